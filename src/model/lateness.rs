@@ -1,14 +1,14 @@
 //! Why a task is late: who delayed it, and for how long.
 //!
 //! ```text
-//! due ─────────────────────────────────────────────▶ handed out
-//!      breaker open, then a pause of the topic │ free │ claim
-//!      operator                                │ delayd │ store
+//! due ────────────────────────────────────────────────────▶ handed out
+//!      │ breaker open 60 s, then a pause of 2 s │ free     │ claim
+//!      │ receiver                               │ delayd   │ store
 //! ```
 //!
-//! A [`LastDelay`] notes who delays tasks, and when that ended. When a task is handed out late, the
-//! time until the last end belongs to its culprit ([`OfTopic::charge`]). `docs/METRICS.md` defines
-//! the culprits.
+//! A [`LastDelay`] notes who delays tasks, and since when. When a task is handed out late, the time
+//! from the first delay to the end of the last one belongs to the culprit of the longest
+//! ([`OfTopic::charge`]). `docs/METRICS.md` defines the culprits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,31 +60,40 @@ impl Lateness {
     }
 }
 
-/// The last delay of the tasks of a destination, a topic or a store: who caused it, and when it
-/// ended; `None`: it has not ended.
+/// A delay that begins so soon after the last one continues it: slots become free one by one, and
+/// the next claim takes them.
+const CONTINUES: Duration = Duration::from_millis(250);
+
+/// The last delay of the tasks of a destination, a topic or a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LastDelay(Option<(Culprit, Option<UnixMillis>)>);
+pub struct LastDelay(Option<Delay>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Delay {
+    by: Culprit,
+    from: UnixMillis,
+    /// `None`: it has not ended.
+    to: Option<UnixMillis>,
+}
 
 impl LastDelay {
-    /// Notes that this culprit delays the tasks at `now`; `None`: nobody does any more.
-    pub fn set(&mut self, now: UnixMillis, culprit: Option<Culprit>) {
-        match (culprit, &mut self.0) {
-            (Some(culprit), last) => *last = Some((culprit, None)),
-            (None, Some((_, end))) => {
-                end.get_or_insert(now);
+    /// Notes that this culprit delays the tasks from `now` on; `None`: nobody does.
+    pub fn set(&mut self, now: UnixMillis, by: Option<Culprit>) {
+        match (by, &mut self.0) {
+            (Some(by), Some(last)) if last.to.is_none_or(|to| now.0 <= (to + CONTINUES).0) => {
+                *last = Delay { by, from: last.from.min(now), to: None };
+            }
+            (Some(by), last) => *last = Some(Delay { by, from: now, to: None }),
+            (None, Some(last)) => {
+                last.to.get_or_insert(now);
             }
             (None, None) => {}
         }
     }
 
-    /// Notes a delay that has ended.
-    pub fn ended(&mut self, at: UnixMillis, culprit: Culprit) {
-        self.0 = Some((culprit, Some(at)));
-    }
-
     /// Who delays the tasks now.
     pub fn current(self) -> Option<Culprit> {
-        self.0.filter(|(_, end)| end.is_none()).map(|(culprit, _)| culprit)
+        self.0.filter(|last| last.to.is_none()).map(|last| last.by)
     }
 }
 
@@ -102,9 +111,10 @@ pub struct OfTopic {
 }
 
 impl OfTopic {
-    /// Divides the time from `due` to `until`. Of these delays and `more`, the one that ended last
-    /// is charged with the time until its end, and `otherwise` with the rest. What was due before
-    /// this instance knew the store is charged to nobody known.
+    /// Divides the time from `due` to `until`. Of these delays and `more`, the longest one is
+    /// charged with the time from the beginning of the first to the end of the last, and
+    /// `otherwise` with the rest. What was due before this instance knew the store is charged to
+    /// nobody known.
     pub fn charge(
         &self,
         due: UnixMillis,
@@ -113,23 +123,27 @@ impl OfTopic {
         otherwise: Culprit,
     ) -> Lateness {
         let mut lateness = Lateness::default();
+        let late = (until.0 - due.0).max(0);
         if due < self.began {
-            lateness.add(Culprit::Unknown, until.0 - due.0);
+            lateness.add(Culprit::Unknown, late);
             return lateness;
         }
-        let (first, then) = ([self.jump, self.pause], more.iter().copied());
-        let mut last = None;
-        for LastDelay(delay) in first.into_iter().chain(then).chain([self.store]) {
-            let Some((culprit, end)) = delay else { continue };
-            let end = end.map_or(until, |end| end.min(until));
-            // Of two that end together, the first counts.
-            if end > last.map_or(due, |(_, end)| end) {
-                last = Some((culprit, end));
+        let (mut first, mut last, mut longest, mut culprit) = (i64::MAX, 0, 0, otherwise);
+        let all = [self.jump, self.pause].into_iter().chain(more.iter().copied());
+        for Delay { by, from, to } in all.chain([self.store]).filter_map(|delay| delay.0) {
+            let from = from.max(due).0;
+            let to = to.map_or(until, |to| to.min(until)).0;
+            if from < to {
+                (first, last) = (first.min(from), last.max(to));
+                // Of two that are as long, the first counts.
+                if to - from > longest {
+                    (longest, culprit) = (to - from, by);
+                }
             }
         }
-        let (culprit, end) = last.unwrap_or((otherwise, due));
-        lateness.add(culprit, end.0 - due.0);
-        lateness.add(otherwise, until.0 - end.max(due).0);
+        let delayed = if longest > 0 { last - first } else { 0 };
+        lateness.add(culprit, delayed);
+        lateness.add(otherwise, late - delayed);
         lateness
     }
 
@@ -154,23 +168,23 @@ struct Known {
 }
 
 impl Delays {
-    /// Notes which topics are paused now. Forgets the topics that are gone.
+    /// Notes which topics are paused now, and since when. Forgets the topics that are gone.
     pub fn saw_pauses<'a>(
         &self,
         now: UnixMillis,
-        topics: impl Iterator<Item = (&'a Topic, bool)> + Clone,
+        topics: impl Iterator<Item = (&'a Topic, Option<UnixMillis>)> + Clone,
     ) {
         let mut known = self.known();
         let mut found = 0;
         for (topic, paused) in topics.clone() {
             match (paused, known.pauses.get_mut(topic)) {
-                (true, None) => {
-                    let pause = LastDelay(Some((Culprit::Operator, None)));
-                    known.pauses.insert(topic.clone(), pause);
+                (Some(since), None) => {
+                    let pause = known.pauses.entry(topic.clone()).or_default();
+                    pause.set(since.min(now), Some(Culprit::Operator));
                 }
-                (true, Some(pause)) => pause.set(now, Some(Culprit::Operator)),
-                (false, Some(pause)) => pause.set(now, None),
-                (false, None) => continue,
+                (Some(_), Some(pause)) => pause.set(now, Some(Culprit::Operator)),
+                (None, Some(pause)) => pause.set(now, None),
+                (None, None) => continue,
             }
             found += 1;
         }
@@ -187,9 +201,9 @@ impl Delays {
         known.store.set(asked, (!answers).then_some(Culprit::Store));
     }
 
-    /// Notes that the store's clock was set forward, to this time.
-    pub fn saw_jump(&self, to: UnixMillis) {
-        self.known().jump.ended(to, Culprit::Clock);
+    /// Notes that the store's clock was set forward, from one time to the other.
+    pub fn saw_jump(&self, from: UnixMillis, to: UnixMillis) {
+        self.known().jump = LastDelay(Some(Delay { by: Culprit::Clock, from, to: Some(to) }));
     }
 
     /// The store's clock was set back: no time was skipped.
@@ -216,8 +230,8 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn ended(at: i64, culprit: Culprit) -> LastDelay {
-        LastDelay(Some((culprit, Some(UnixMillis(at)))))
+    fn delay(by: Culprit, from: i64, to: i64) -> LastDelay {
+        LastDelay(Some(Delay { by, from: UnixMillis(from), to: Some(UnixMillis(to)) }))
     }
 
     fn parts(of: &OfTopic, due: i64, until: i64, more: &[LastDelay]) -> [u32; 7] {
@@ -227,39 +241,43 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_that_ended_last_is_charged_until_its_end() {
-        let of = OfTopic { pause: ended(200, Culprit::Operator), ..OfTopic::default() };
-        let check = |due: i64, until: i64, end: i64, expected: [u32; 7]| {
-            let more = [ended(end, Culprit::Receiver)];
-            assert_eq!(parts(&of, due, until, &more), expected, "{due} to {until}, {end}");
+    fn the_longest_delay_is_charged_from_the_first_to_the_last() {
+        let of = OfTopic { pause: delay(Culprit::Operator, 100, 200), ..OfTopic::default() };
+        let check = |(due, until): (i64, i64), (from, to): (i64, i64), expected: [u32; 7]| {
+            let more = [delay(Culprit::Receiver, from, to)];
+            assert_eq!(parts(&of, due, until, &more), expected, "{due} to {until}, {from} to {to}");
         };
         // delayd, receiver, operator, store, consumer, clock, unknown
-        check(0, 500, 400, [100, 400, 0, 0, 0, 0, 0]);
-        check(0, 500, 100, [300, 0, 200, 0, 0, 0, 0]);
-        check(150, 500, 200, [300, 0, 50, 0, 0, 0, 0]);
-        check(200, 500, 200, [300, 0, 0, 0, 0, 0, 0]);
-        check(300, 500, 600, [0, 200, 0, 0, 0, 0, 0]);
-        check(10, 10, 600, [0; 7]);
-        check(20, 10, 600, [0; 7]);
-        let (mut now, mut store) = (LastDelay::default(), of);
-        now.set(UnixMillis(100), Some(Culprit::Receiver));
-        assert_eq!(parts(&of, 0, 500, &[now]), [0, 500, 0, 0, 0, 0, 0], "it has not ended");
-        store.store.set(UnixMillis(100), Some(Culprit::Store));
-        assert_eq!(parts(&store, 0, 500, &[]), [0, 0, 0, 500, 0, 0, 0]);
+        check((0, 500), (190, 400), [200, 300, 0, 0, 0, 0, 0]);
+        check((0, 500), (200, 201), [399, 0, 101, 0, 0, 0, 0]);
+        check((150, 500), (200, 250), [250, 0, 100, 0, 0, 0, 0]);
+        check((200, 500), (100, 200), [300, 0, 0, 0, 0, 0, 0]);
+        check((300, 500), (400, 600), [100, 100, 0, 0, 0, 0, 0]);
+        check((10, 10), (0, 600), [0; 7]);
+        check((20, 10), (0, 600), [0; 7]);
+        let mut now = LastDelay::default();
+        now.set(UnixMillis(100), Some(Culprit::Store));
+        let of = OfTopic { store: now, ..OfTopic::default() };
+        assert_eq!(parts(&of, 0, 500, &[]), [100, 0, 0, 400, 0, 0, 0], "it has not ended");
     }
 
     #[test]
-    fn a_delay_ends_once_and_another_follows_it() {
+    fn a_delay_that_begins_again_soon_goes_on() {
         let mut last = LastDelay::default();
-        last.set(UnixMillis(5), None);
-        assert_eq!(last, LastDelay::default());
-        last.set(UnixMillis(10), Some(Culprit::Receiver));
-        assert_eq!(last.current(), Some(Culprit::Receiver));
-        last.set(UnixMillis(20), None);
-        last.set(UnixMillis(30), None);
-        assert_eq!(last, ended(20, Culprit::Receiver));
-        last.set(UnixMillis(40), Some(Culprit::Operator));
-        assert_eq!(last.current(), Some(Culprit::Operator));
+        let mut set = |now: i64, by| {
+            last.set(UnixMillis(now), by);
+            last
+        };
+        assert_eq!(set(5, None), LastDelay::default());
+        assert_eq!(set(10, Some(Culprit::Receiver)).current(), Some(Culprit::Receiver));
+        set(20, None);
+        assert_eq!(set(30, None), delay(Culprit::Receiver, 10, 20), "it ends once");
+        set(270, Some(Culprit::Operator));
+        assert_eq!(set(300, None), delay(Culprit::Operator, 10, 300));
+        set(551, Some(Culprit::Receiver));
+        assert_eq!(set(600, None), delay(Culprit::Receiver, 551, 600));
+        set(50, Some(Culprit::Receiver));
+        assert_eq!(set(90, None), delay(Culprit::Receiver, 50, 90), "the clock was set back");
     }
 
     #[test]
@@ -287,9 +305,10 @@ mod tests {
     fn a_deleted_topic_is_forgotten() {
         let delays = Delays::default();
         let [a, b]: [Topic; 2] = ["a", "b"].map(|name| name.parse().unwrap());
-        delays.saw_pauses(UnixMillis(10), [(&a, true), (&b, true)].into_iter());
-        delays.saw_pauses(UnixMillis(20), [(&b, false)].into_iter());
+        let paused = Some(UnixMillis(5));
+        delays.saw_pauses(UnixMillis(10), [(&a, paused), (&b, paused)].into_iter());
+        delays.saw_pauses(UnixMillis(20), [(&b, None)].into_iter());
         assert_eq!(delays.of(&a).pause, LastDelay::default());
-        assert_eq!(delays.of(&b).pause, ended(20, Culprit::Operator));
+        assert_eq!(delays.of(&b).pause, delay(Culprit::Operator, 5, 20));
     }
 }

@@ -70,10 +70,10 @@ impl Delays {
     /// Notes that the store answered a claim that was sent at this time.
     pub(super) fn store_answers(&mut self, asked: UnixMillis, answered: UnixMillis) {
         // Nothing else is claimed meanwhile, also if this answer has no tasks.
-        match answered.since(asked) >= SLOW {
-            true => self.store.ended(answered, Culprit::Store),
-            false => self.store.set(answered, None),
+        if answered.since(asked) >= SLOW {
+            self.store.set(asked, Some(Culprit::Store));
         }
+        self.store.set(answered, None);
     }
 
     /// Forgets a destination that has no due tasks any more.
@@ -95,7 +95,7 @@ impl Delays {
             }
             let of_topic = of_topic.get_or_init(|| shared.parts.metrics.lateness.delays.of(topic));
             let of_destination = self.destinations.get(&task.destination).copied();
-            let held = held(task.held_until);
+            let held = held(task.due, task.held_until);
             let delays = [self.topic, of_destination.unwrap_or_default(), self.store, held];
             let mut lateness = of_topic.charge(task.due, claim.asked, &delays, Culprit::Delayd);
             let since = task.due.max(claim.asked);
@@ -105,11 +105,12 @@ impl Delays {
     }
 }
 
-/// The delay of a task that the store held back until a moment.
-fn held(until: Option<UnixMillis>) -> LastDelay {
+/// The time for which the store held a task back.
+fn held(due: UnixMillis, until: Option<UnixMillis>) -> LastDelay {
     let mut held = LastDelay::default();
     if let Some(until) = until {
-        held.ended(until, Culprit::Store);
+        held.set(due, Some(Culprit::Store));
+        held.set(until, None);
     }
     held
 }
@@ -124,7 +125,7 @@ mod tests {
     #[test]
     fn a_task_that_a_slow_disk_held_back_is_late_by_the_store() {
         let check = |until: Option<i64>, by_store: u64| {
-            let held = held(until.map(UnixMillis));
+            let held = held(UnixMillis(100), until.map(UnixMillis));
             let of_topic = OfTopic::default();
             let late = of_topic.charge(UnixMillis(100), UnixMillis(400), &[held], Culprit::Delayd);
             assert_eq!(late.part(Culprit::Store), Duration::from_millis(by_store));

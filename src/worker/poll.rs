@@ -168,7 +168,7 @@ fn note_delays(
         delays.saw_store(now, true);
     }
     let known = shared.parts.topics.known();
-    delays.saw_pauses(now, known.iter().map(|known| (&known.entry.topic, known.paused.is_some())));
+    delays.saw_pauses(now, known.iter().map(|known| (&known.entry.topic, known.paused)));
 }
 
 /// The lanes of topics that are not paused. None on an instance without workers.

@@ -93,7 +93,7 @@ impl StoreTime {
             let expected = before + now.duration_since(at);
             let delays = &self.metrics.lateness.delays;
             if expected + waited + JUMP <= store_now {
-                delays.saw_jump(store_now);
+                delays.saw_jump(expected, store_now);
             } else if store_now + took + JUMP <= expected {
                 delays.saw_jump_back();
             }
@@ -284,7 +284,7 @@ mod tests {
         };
         assert_eq!(late(10_000, 12_400), (2_400, 0));
         see(HOUR);
-        assert_eq!(late(12_000, HOUR + 7), (7, HOUR as u128 - 12_000));
+        assert_eq!(late(12_000, HOUR + 7), (407, HOUR as u128 - 12_400));
         tokio::time::advance(Duration::from_secs(1)).await;
         see(2_000);
         assert_eq!(late(12_000, 20_000), (8_000, 0), "the clock was set back");

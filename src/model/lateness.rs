@@ -70,37 +70,62 @@ pub struct LastDelay(Option<Delay>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Delay {
-    by: Culprit,
     from: UnixMillis,
     /// `None`: it has not ended.
     to: Option<UnixMillis>,
+    /// Who caused its last part, and since when.
+    last: (Culprit, UnixMillis),
+    /// Who caused the longest of the parts that have ended, and how long that was.
+    longest: (Culprit, i64),
+}
+
+impl Delay {
+    fn new(by: Culprit, from: UnixMillis) -> Self {
+        Self { from, to: None, last: (by, from), longest: (by, 0) }
+    }
+
+    fn end(&mut self, at: UnixMillis) {
+        if self.to.is_none() {
+            self.longest = self.longest_until(at);
+            self.to = Some(at);
+        }
+    }
+
+    fn longest_until(&self, at: UnixMillis) -> (Culprit, i64) {
+        let (by, since) = self.last;
+        let is_last = self.to.is_none() && at.0 - since.0 > self.longest.1;
+        if is_last { (by, at.0 - since.0) } else { self.longest }
+    }
 }
 
 impl LastDelay {
     /// Notes that this culprit delays the tasks from `now` on; `None`: nobody does.
     pub fn set(&mut self, now: UnixMillis, by: Option<Culprit>) {
         match (by, &mut self.0) {
-            (Some(by), Some(last)) if last.to.is_none_or(|to| now.0 <= (to + CONTINUES).0) => {
-                *last = Delay { by, from: last.from.min(now), to: None };
+            (Some(by), Some(delay)) if delay.to.is_none_or(|to| now <= to + CONTINUES) => {
+                if delay.to.is_some() || delay.last.0 != by {
+                    delay.end(now);
+                    (delay.to, delay.last) = (None, (by, now));
+                }
+                delay.from = delay.from.min(now);
             }
-            (Some(by), last) => *last = Some(Delay { by, from: now, to: None }),
-            (None, Some(last)) => {
-                last.to.get_or_insert(now);
-            }
+            (Some(by), delay) => *delay = Some(Delay::new(by, now)),
+            (None, Some(delay)) => delay.end(now),
             (None, None) => {}
         }
     }
 
     /// Who delays the tasks now.
     pub fn current(self) -> Option<Culprit> {
-        self.0.filter(|last| last.to.is_none()).map(|last| last.by)
+        self.0.filter(|delay| delay.to.is_none()).map(|delay| delay.last.0)
     }
 }
 
 /// The delays of all lanes of a topic, as this instance has seen them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OfTopic {
-    /// When the store first answered. Of what was due before, nobody knows who delayed it.
+    /// When this instance first asked the store. Of what was due before, nobody knows who delayed
+    /// it.
     began: UnixMillis,
     /// The time that the store's clock skipped.
     jump: LastDelay,
@@ -113,7 +138,7 @@ pub struct OfTopic {
 impl OfTopic {
     /// Divides the time from `due` to `until`. Of these delays and `more`, the longest one is
     /// charged with the time from the beginning of the first to the end of the last, and
-    /// `otherwise` with the rest. What was due before this instance knew the store is charged to
+    /// `otherwise` with the rest. What was due before this instance asked the store is charged to
     /// nobody known.
     pub fn charge(
         &self,
@@ -130,14 +155,14 @@ impl OfTopic {
         }
         let (mut first, mut last, mut longest, mut culprit) = (i64::MAX, 0, 0, otherwise);
         let all = [self.jump, self.pause].into_iter().chain(more.iter().copied());
-        for Delay { by, from, to } in all.chain([self.store]).filter_map(|delay| delay.0) {
-            let from = from.max(due).0;
-            let to = to.map_or(until, |to| to.min(until)).0;
+        for delay in all.chain([self.store]).filter_map(|delay| delay.0) {
+            let from = delay.from.max(due).0;
+            let to = delay.to.map_or(until, |to| to.min(until)).0;
             if from < to {
                 (first, last) = (first.min(from), last.max(to));
                 // Of two that are as long, the first counts.
                 if to - from > longest {
-                    (longest, culprit) = (to - from, by);
+                    (longest, culprit) = (to - from, delay.longest_until(until).0);
                 }
             }
         }
@@ -160,7 +185,7 @@ pub struct Delays(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// When the store first answered, or failed to.
+    /// See [`OfTopic::began`].
     began: Option<UnixMillis>,
     jump: LastDelay,
     pauses: HashMap<Topic, LastDelay>,
@@ -194,16 +219,22 @@ impl Delays {
         }
     }
 
+    /// Notes that this instance asks the store from this moment on. Only the first call counts.
+    pub fn begins(&self, asked: UnixMillis) {
+        self.known().began.get_or_insert(asked);
+    }
+
     /// Notes whether the store answers a request that was sent at this moment.
     pub fn saw_store(&self, asked: UnixMillis, answers: bool) {
-        let mut known = self.known();
-        known.began.get_or_insert(asked);
-        known.store.set(asked, (!answers).then_some(Culprit::Store));
+        self.known().store.set(asked, (!answers).then_some(Culprit::Store));
     }
 
     /// Notes that the store's clock was set forward, from one time to the other.
     pub fn saw_jump(&self, from: UnixMillis, to: UnixMillis) {
-        self.known().jump = LastDelay(Some(Delay { by: Culprit::Clock, from, to: Some(to) }));
+        let jump = &mut self.known().jump;
+        *jump = LastDelay::default();
+        jump.set(from, Some(Culprit::Clock));
+        jump.set(to, None);
     }
 
     /// The store's clock was set back: no time was skipped.
@@ -231,7 +262,10 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     fn delay(by: Culprit, from: i64, to: i64) -> LastDelay {
-        LastDelay(Some(Delay { by, from: UnixMillis(from), to: Some(UnixMillis(to)) }))
+        let mut delay = LastDelay::default();
+        delay.set(UnixMillis(from), Some(by));
+        delay.set(UnixMillis(to), None);
+        delay
     }
 
     fn parts(of: &OfTopic, due: i64, until: i64, more: &[LastDelay]) -> [u32; 7] {
@@ -273,11 +307,15 @@ mod tests {
         set(20, None);
         assert_eq!(set(30, None), delay(Culprit::Receiver, 10, 20), "it ends once");
         set(270, Some(Culprit::Operator));
-        assert_eq!(set(300, None), delay(Culprit::Operator, 10, 300));
-        set(551, Some(Culprit::Receiver));
-        assert_eq!(set(600, None), delay(Culprit::Receiver, 551, 600));
+        set(300, Some(Culprit::Receiver));
+        let end = set(305, None);
+        let of = OfTopic::default();
+        // The longest part is the operator's, although it was neither the first nor the last.
+        assert_eq!(parts(&of, 0, 305, &[end]), [10, 0, 295, 0, 0, 0, 0]);
+        set(556, Some(Culprit::Receiver));
+        assert_eq!(set(600, None), delay(Culprit::Receiver, 556, 600));
         set(50, Some(Culprit::Receiver));
-        assert_eq!(set(90, None), delay(Culprit::Receiver, 50, 90), "the clock was set back");
+        assert_eq!(parts(&of, 0, 90, &[set(90, None)])[1], 40, "the clock was set back");
     }
 
     #[test]
@@ -295,6 +333,8 @@ mod tests {
         let delays = Delays::default();
         let parts = |due: i64| parts(&delays.of(&"t".parse().unwrap()), due, 9_000, &[]);
         assert_eq!(parts(1_000), [0, 0, 0, 0, 0, 0, 8_000], "the store was not asked yet");
+        delays.begins(UnixMillis(3_000));
+        delays.begins(UnixMillis(4_000));
         delays.saw_store(UnixMillis(3_000), false);
         delays.saw_store(UnixMillis(6_000), true);
         assert_eq!(parts(1_000), [0, 0, 0, 0, 0, 0, 8_000]);

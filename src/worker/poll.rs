@@ -161,6 +161,7 @@ fn note_delays(
 ) {
     let delays = &shared.parts.metrics.lateness.delays;
     let (asked, now) = (shared.time.at(asked), shared.time.store_now());
+    delays.begins(asked);
     if began.elapsed() >= SLOW || !answers {
         delays.saw_store(asked, false);
     }

@@ -277,7 +277,7 @@ mod tests {
         tokio::time::advance(Duration::from_secs(1)).await;
         let late = |due: i64, until: i64| {
             let delays = &time.metrics.lateness.delays;
-            delays.saw_store(UnixMillis(0), true);
+            delays.begins(UnixMillis(0));
             let of_topic = delays.of(&"t".parse().unwrap());
             let late = of_topic.charge(UnixMillis(due), UnixMillis(until), &[], Culprit::Delayd);
             (late.part(Culprit::Delayd).as_millis(), late.part(Culprit::Clock).as_millis())
@@ -301,7 +301,7 @@ mod tests {
         clock.advance(Duration::from_millis(10));
         time.saw(UnixMillis(10_010), clock.now());
         let delays = &time.metrics.lateness.delays;
-        delays.saw_store(UnixMillis(0), true);
+        delays.begins(UnixMillis(0));
         let of_topic = delays.of(&"t".parse().unwrap());
         let late = of_topic.charge(UnixMillis(0), UnixMillis(10_010), &[], Culprit::Delayd);
         assert_eq!(late.part(Culprit::Clock), Duration::ZERO);

@@ -30,7 +30,9 @@ This page is generated from the declarations in `src/metrics`.
 
 The lateness of a task is the time from its due time to its first callback, or until a consumer has
 it. A task that was due before it was added is due when it was added. Later attempts are not
-counted: they are as late as the backoff says. Each late millisecond is charged to one culprit:
+counted: they are as late as the backoff says. The longest delay of a task is charged with the time
+from the beginning of the first one to the end of the last one. The rest is charged to `delayd`, or
+to `consumer` for a pulled task.
 
 | culprit | while |
 |---|---|
@@ -42,10 +44,10 @@ counted: they are as late as the backoff says. Each late millisecond is charged 
 | `consumer` | none of these: no consumer waits to pull |
 | `delayd` | none of these: slots are free |
 
-Where two of them delay a task at the same time, it is charged to the one that comes first in this
-table. An instance that starts knows what operators do, but not what receivers did before. So the
-time before its start is `unknown`, also if no instance ran. It does not count against the
-objective, because a restart during an outage of a receiver would look like a failure of delayd.
+Of two delays of the same length, the one that comes first in this table counts. An instance that
+starts does not know what delayed tasks before. So a task that was due before its start is late by
+`unknown`. That does not count against the objective, because a restart during an outage of a
+receiver would look like a failure of delayd.
 
 A task is *bad* if the parts of delayd and of the store together exceed the objective of its topic
 (`lateness_objective`, or `objective.lateness`, 1 s). `objective.target` (0.999) is the share of

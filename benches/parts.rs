@@ -9,7 +9,6 @@
 
 #![allow(missing_docs, reason = "divan's macros generate items without documentation")]
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use delayd::api::measured::Requests;

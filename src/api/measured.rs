@@ -7,7 +7,6 @@ use crate::api::handlers::task::new_task::{self, Rules};
 use crate::api::wire::json;
 use crate::callback::{ServiceParams, Services, SuccessRule};
 use crate::model::clock::UnixMillis;
-use delayd_wire::BatchRequest;
 
 /// A reader that knows the service `message.call`.
 #[derive(Debug)]

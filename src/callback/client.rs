@@ -297,8 +297,8 @@ impl Client {
     }
 
     /// Reads the beginning of the body, and what broke it off.
-    async fn read(&self, answer: &mut Incoming, call: &Call<'_>, deadline: Instant) -> Read {
-        let mut read = Read::default();
+    async fn read(&self, answer: &mut Incoming, call: &Call<'_>, deadline: Instant) -> BodyRead {
+        let mut read = BodyRead::default();
         while !read.is_cut && !answer.is_end_stream() {
             match timeout_at(deadline, answer.frame()).await {
                 Ok(Some(Ok(frame))) => read.take(&frame.into_data().unwrap_or_default()),
@@ -323,14 +323,14 @@ impl Client {
 
 /// What was read of a body.
 #[derive(Default)]
-struct Read {
+struct BodyRead {
     body: Vec<u8>,
     broken: Option<Trouble>,
     /// Whether the body is longer.
     is_cut: bool,
 }
 
-impl Read {
+impl BodyRead {
     fn take(&mut self, chunk: &[u8]) {
         let room = MAX_ANSWER - self.body.len();
         self.is_cut = chunk.len() > room;
@@ -352,7 +352,7 @@ impl Caller for Client {
             Err(answer) => return answer,
         };
         call.sees(|called| called.answered(head.status.as_u16()));
-        let Read { body: raw, broken, is_cut } = self.read(&mut answer, call, deadline).await;
+        let BodyRead { body: raw, broken, is_cut } = self.read(&mut answer, call, deadline).await;
         let ends_early = is_cut || broken.is_some();
         let Decoded { body, is_cut: is_decoded_cut, is_unreadable } =
             decoded(&head.headers, &raw, ends_early, MAX_ANSWER);

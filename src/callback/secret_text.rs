@@ -156,7 +156,7 @@ impl<'de> Visitor<'de> for TextOrTable {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<SecretText, A::Error> {
-        let table = Table::deserialize(MapAccessDeserializer::new(table))?;
+        let table = SecretTable::deserialize(MapAccessDeserializer::new(table))?;
         let source = match (table.env, table.file) {
             (Some(name), None) if is_variable(&name) => Source::Variable(name),
             (Some(_), None) => {
@@ -172,7 +172,7 @@ impl<'de> Visitor<'de> for TextOrTable {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct SecretTable {
     env: Option<String>,
     file: Option<PathBuf>,
 }

@@ -57,10 +57,10 @@ impl TopicLimits {
 
 /// The bulkhead and rate of one topic.
 #[derive(Debug)]
-pub struct TopicBulkhead(Mutex<State>);
+pub struct TopicBulkhead(Mutex<TopicUse>);
 
 #[derive(Debug)]
-struct State {
+struct TopicUse {
     bulkhead: Bulkhead,
     rate: RateLimit,
     last_block: LastBlock,
@@ -75,7 +75,7 @@ impl Default for TopicBulkhead {
         let now = Instant::now();
         let (bulkhead, rate) = (Bulkhead::new(usize::MAX), RateLimit::new(None, now));
         let last_block = LastBlock::default();
-        Self(Mutex::new(State { bulkhead, rate, last_block, used: now, waiters: 0 }))
+        Self(Mutex::new(TopicUse { bulkhead, rate, last_block, used: now, waiters: 0 }))
     }
 }
 
@@ -138,13 +138,13 @@ impl TopicBulkhead {
         state.serve(now);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TopicUse> {
         // Only a broken invariant panics under the lock. The counts are still the best there is.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl TopicUse {
     fn allow(&mut self, allowance: Allowance, now: Instant) {
         self.bulkhead.set_limit(allowance.concurrency);
         self.rate.set(allowance.rate, now);
@@ -248,7 +248,7 @@ impl TopicWaiter {
         let mut state = self.bulkhead.state();
         state.allow(allowance, now);
         let free = state.free(now);
-        let State { bulkhead, rate, .. } = &mut *state;
+        let TopicUse { bulkhead, rate, .. } = &mut *state;
         let availability = bulkhead.check(free, self.number, &self.wake, || rate.retry_in(now));
         if availability != Availability::Now {
             state.serve(now);

@@ -23,7 +23,7 @@ label_value! {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Request {
+struct TokenCall {
     service: Arc<str>,
     result: TokenResult,
 }
@@ -56,7 +56,7 @@ impl TokenMetrics {
 /// What is counted for services with OAuth.
 #[derive(Debug)]
 pub struct AllTokenMetrics {
-    requests: Family<Request, Counter>,
+    requests: Family<TokenCall, Counter>,
     missing: Family<Service, Gauge>,
     names: ServiceNames,
     services: Mutex<HashMap<Arc<str>, Arc<TokenMetrics>>>,
@@ -88,7 +88,7 @@ impl AllTokenMetrics {
     fn labelled(&self, name: Arc<str>) -> Arc<TokenMetrics> {
         let mut services = self.services.lock().unwrap_or_else(PoisonError::into_inner);
         let request = |&result: &TokenResult| {
-            let request = Request { service: name.clone(), result };
+            let request = TokenCall { service: name.clone(), result };
             self.requests.get_or_create_owned(&request)
         };
         let new = || {

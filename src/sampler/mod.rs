@@ -174,7 +174,7 @@ async fn run<S: Sampling + Delivery>(
 ) {
     let mut ticks = tokio::time::interval(params.every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut state = State { figures: sampled.figures.clone(), ..State::default() };
+    let mut state = SamplerState { figures: sampled.figures.clone(), ..SamplerState::default() };
     loop {
         ticks.tick().await;
         state.sample(&parts).await;
@@ -232,7 +232,7 @@ fn late_after<S>(parts: &Parts<S>, topic: &Topic) -> Duration {
 
 /// What the sampler knows of the store.
 #[derive(Debug, Default)]
-struct State {
+struct SamplerState {
     figures: Arc<Mutex<Figures>>,
     /// The store's time in the last answer, and when that came.
     read: Option<(UnixMillis, Instant)>,
@@ -243,7 +243,7 @@ struct State {
     is_slow: bool,
 }
 
-impl State {
+impl SamplerState {
     async fn sample<S: Sampling + Delivery>(&mut self, parts: &Parts<S>) {
         let all = || -> Vec<Lane> {
             parts.topics.known().iter().flat_map(|known| known.entry.lanes()).collect()

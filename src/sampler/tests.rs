@@ -17,7 +17,7 @@ const NO_WORKER: Params = Params { has_workers: false, ..WORKER };
 
 struct Bench {
     parts: Parts<Embedded>,
-    state: State,
+    state: SamplerState,
     clock: Clock,
     _folder: TempDir,
 }
@@ -54,7 +54,7 @@ fn bench() -> Bench {
         instances: Arc::default(),
         metrics: Metrics::new([]),
     };
-    Bench { parts, state: State::default(), clock, _folder: folder }
+    Bench { parts, state: SamplerState::default(), clock, _folder: folder }
 }
 
 impl Bench {

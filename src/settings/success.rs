@@ -39,7 +39,7 @@ impl<'de> Visitor<'de> for WordOrTable {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<SuccessRule, A::Error> {
-        let table = Table::deserialize(MapAccessDeserializer::new(table))?;
+        let table = RuleTable::deserialize(MapAccessDeserializer::new(table))?;
         table.rule().map(SuccessRule::Answer).map_err(A::Error::custom)
     }
 }
@@ -47,7 +47,7 @@ impl<'de> Visitor<'de> for WordOrTable {
 /// The rule as a table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct RuleTable {
     pointer: Option<Parsed<Pointer>>,
     equals: Option<Vec<Expected>>,
     statuses: Option<Vec<u16>>,
@@ -62,7 +62,7 @@ enum Missing {
     Success,
 }
 
-impl Table {
+impl RuleTable {
     fn rule(self) -> Result<AnswerRule, &'static str> {
         let Self { pointer, equals, statuses, missing } = self;
         if let Some(statuses) = &statuses {

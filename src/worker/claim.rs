@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::delays::{Answered, Delays};
 use super::due::DueDestinations;
-use super::pages::{News, Page, Pages};
+use super::pages::{DuePage, News, Pages};
 use super::permits::Reserved;
 use super::shared::Shared;
 use crate::callback::Caller;
@@ -200,7 +200,7 @@ impl Claimer {
         tasks: &[LeasedTask],
         outlook: Outlook,
         mut wanted: Vec<Destination>,
-        (page, now): (Page, UnixMillis),
+        (page, now): (DuePage, UnixMillis),
     ) {
         // The destinations after that of the last task may have got nothing, because the bytes of
         // one claim are limited.

@@ -25,7 +25,7 @@ pub(super) struct Pages {
 
 /// The page of one claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Page {
+pub(super) struct DuePage {
     /// The page follows this position.
     pub(super) after: Option<Position>,
     /// Whether it is the next page of the scan.
@@ -58,21 +58,21 @@ impl Pages {
     }
 
     /// The next page.
-    pub(super) fn next(&self) -> Page {
+    pub(super) fn next(&self) -> DuePage {
         let after = match (&self.front, self.news) {
             (Some(_), News { polled: true, .. }) => {
-                return Page { after: self.scan.clone(), is_of_scan: true };
+                return DuePage { after: self.scan.clone(), is_of_scan: true };
             }
             (Some(front), News { hinted: Some(due), .. }) if due <= front.moment => {
                 Some(Position { moment: UnixMillis(due.0 - 1), destination: None })
             }
             (front, _) => (*front).clone(),
         };
-        Page { after, is_of_scan: false }
+        DuePage { after, is_of_scan: false }
     }
 
     /// The page was read at `now`, up to `end`, or to the end of the list.
-    pub(super) fn read(&mut self, page: &Page, now: UnixMillis, end: Option<Position>) {
+    pub(super) fn read(&mut self, page: &DuePage, now: UnixMillis, end: Option<Position>) {
         let reaches = |due: UnixMillis| {
             end.is_none() && page.after.as_ref().is_none_or(|after| after.moment < due)
         };
@@ -99,7 +99,7 @@ impl Pages {
         }
     }
 
-    fn is_beyond_front(&self, page: &Page) -> bool {
+    fn is_beyond_front(&self, page: &DuePage) -> bool {
         let Some((front, after)) = self.front.as_ref().zip(page.after.as_ref()) else {
             return false;
         };

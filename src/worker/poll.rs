@@ -18,7 +18,7 @@ pub(super) struct Polled {
     /// Whether the holds and the store's id were read. Calls name the store.
     pub(super) may_claim: bool,
     /// The lanes that have a next due moment.
-    pub(super) due: Vec<Found>,
+    pub(super) due: Vec<DueLane>,
     /// Whether other instances work now than before.
     pub(super) members_changed: bool,
     /// The first error, if any.
@@ -27,7 +27,7 @@ pub(super) struct Polled {
 
 /// The next due moment of a lane.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct DueLane {
     pub(super) lane: Lane,
     pub(super) due: UnixMillis,
     /// The store's now in the answer.
@@ -50,7 +50,7 @@ impl Polled {
     fn add(&mut self, lanes: Vec<Lane>, next: NextDue) {
         let NextDue { now: at, lanes: dues } = next;
         let found = lanes.into_iter().zip(dues);
-        self.due.extend(found.filter_map(|(lane, due)| Some(Found { lane, due: due?, at })));
+        self.due.extend(found.filter_map(|(lane, due)| Some(DueLane { lane, due: due?, at })));
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::lane::{self, COMING, Nudge};
-use super::poll::{self, Found, Polled};
+use super::poll::{self, DueLane, Polled};
 use super::shared::Shared;
 use super::time::JumpWatch;
 use crate::callback::Caller;
@@ -146,7 +146,7 @@ fn take_in(
     polled: Polled,
 ) -> bool {
     lanes.may_claim |= polled.may_claim;
-    for Found { lane, due, at } in polled.due {
+    for DueLane { lane, due, at } in polled.due {
         if lanes.may_claim && shared.ownership.note_due(&lane, due, at) {
             tell(shared, lanes, lane, due, false);
         }

@@ -137,17 +137,17 @@ impl StoreTime {
 #[derive(Debug)]
 pub(super) struct JumpWatch {
     clock: Clock,
-    seen: Seen,
+    seen: ClockReading,
 }
 
 /// A reading of the wall clock, and the monotonic times before and after it.
 #[derive(Debug)]
-struct Seen {
+struct ClockReading {
     wall: UnixMillis,
     between: (Instant, Instant),
 }
 
-impl Seen {
+impl ClockReading {
     fn now(clock: &Clock) -> Self {
         let before = Instant::now();
         let wall = clock.now();
@@ -160,13 +160,14 @@ const JUMP: Duration = Duration::from_millis(500);
 
 impl JumpWatch {
     pub(super) fn new(clock: Clock) -> Self {
-        let seen = Seen::now(&clock);
+        let seen = ClockReading::now(&clock);
         Self { clock, seen }
     }
 
     /// Whether our clock has jumped since the last call.
     pub(super) fn has_jumped(&mut self) -> bool {
-        let Seen { wall, between } = std::mem::replace(&mut self.seen, Seen::now(&self.clock));
+        let ClockReading { wall, between } =
+            std::mem::replace(&mut self.seen, ClockReading::now(&self.clock));
         let least = self.seen.between.0.duration_since(between.1);
         let most = self.seen.between.1.duration_since(between.0);
         self.seen.wall + JUMP <= wall + least || wall + most + JUMP <= self.seen.wall

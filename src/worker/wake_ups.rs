@@ -12,11 +12,11 @@ use crate::model::task::Destination;
 #[derive(Debug)]
 pub(super) struct WakeUps {
     lane: Arc<Notify>,
-    state: Mutex<State>,
+    state: Mutex<Turns>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Turns {
     /// Whether the lane waits for permits. While it does not, it takes no turn: nobody should wait
     /// for it until it has claimed.
     listens: bool,
@@ -42,7 +42,7 @@ impl WakeUps {
         Arc::new(WakeUp { lane: Arc::clone(self), destination: destination.clone() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Turns> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

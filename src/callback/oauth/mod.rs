@@ -56,7 +56,7 @@ const BURST: Duration = Duration::from_secs(5);
 /// The tokens of one service. `Debug` shows none.
 pub struct OAuth {
     params: OAuthParams,
-    state: watch::Sender<State>,
+    state: watch::Sender<KnownToken>,
     /// Notified when a call was refused.
     refused: Notify,
     /// Limits the tokens that refused calls ask for.
@@ -73,7 +73,7 @@ struct Remembered {
 
 /// The current token, or why there is none.
 #[derive(Clone)]
-struct State {
+struct KnownToken {
     token: Result<Arc<Token>, String>,
     /// The number of the last token.
     number: u64,
@@ -111,7 +111,7 @@ impl OAuth {
     pub(super) fn new(params: OAuthParams) -> Result<Self, Unexpected> {
         params.client_secret.read()?;
         let rate: Rate = REPEATS.parse().expect("a constant");
-        let state = State {
+        let state = KnownToken {
             token: Err("the token endpoint was not asked yet".into()),
             number: 0,
             failures: 0,
@@ -316,7 +316,7 @@ impl fmt::Debug for OAuth {
 
 /// Waits for changes of a token.
 #[derive(Clone)]
-pub struct Changes(watch::Receiver<State>);
+pub struct Changes(watch::Receiver<KnownToken>);
 
 impl Changes {
     /// Returns at the next change; at once, if there was one since the last call.

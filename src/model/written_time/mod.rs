@@ -60,7 +60,7 @@ pub fn read(text: &str, zone: Option<&str>) -> Result<WrittenTime, InvalidTime> 
         let length = text.len();
         return Err(InvalidTime::Time(format!("expected at most {MAX_TEXT} bytes, got {length}")));
     }
-    let parts = Parts::read(text).map_err(InvalidTime::Time)?;
+    let parts = TimeParts::read(text).map_err(InvalidTime::Time)?;
     let within = parts.zone.map(Zone::named).transpose();
     let within = within.map_err(|error| InvalidTime::Time(error.to_string()))?;
     if let (Some(within), Some(beside)) = (&within, &beside)
@@ -72,7 +72,7 @@ pub fn read(text: &str, zone: Option<&str>) -> Result<WrittenTime, InvalidTime> 
     resolve(&parts, text, beside.or(within)).map_err(InvalidTime::Time)
 }
 
-fn resolve(parts: &Parts<'_>, text: &str, zone: Option<Zone>) -> Result<WrittenTime, String> {
+fn resolve(parts: &TimeParts<'_>, text: &str, zone: Option<Zone>) -> Result<WrittenTime, String> {
     let (time, found) = match (parts.offset, zone) {
         (None, None) => {
             return Err(format!(
@@ -125,7 +125,7 @@ fn is_last_of_month(time: Timestamp) -> bool {
 
 /// The parts of a text, before the zone is known.
 #[derive(Debug)]
-struct Parts<'a> {
+struct TimeParts<'a> {
     /// Date and time, in whole seconds. A leap second is the second before it here.
     time: DateTime,
     is_leap_second: bool,
@@ -143,7 +143,7 @@ enum Given {
     Offset(Offset),
 }
 
-impl<'a> Parts<'a> {
+impl<'a> TimeParts<'a> {
     fn read(text: &'a str) -> Result<Self, String> {
         let mut rest = Rest(text);
         let Some((numbers, millis)) = rest.date_and_time() else { return Err(malformed(text)) };

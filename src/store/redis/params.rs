@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::transport::address::{Login, read_url};
 use super::transport::connect::Access;
-use super::transport::dial::Target;
+use super::transport::dial::DialTarget;
 use super::transport::node;
 use super::transport::sentinel::Sentinels;
 use super::transport::server::Mode;
@@ -122,12 +122,14 @@ impl Params {
         let first = addresses.first().cloned();
         match (&self.topology, first) {
             (_, None) => Err(Error::Misconfigured("store.redis.urls names no server".into())),
-            (Topology::Standalone, Some(first)) => Ok(Servers::one(Target::Server(first), params)),
+            (Topology::Standalone, Some(first)) => {
+                Ok(Servers::one(DialTarget::Server(first), params))
+            }
             (Topology::Sentinel { master_name, username, password }, _) => {
                 let login = Login::of(username.as_deref(), password.as_deref());
                 let own = Access { login, tls, dns };
                 let sentinels = Sentinels::new(master_name.clone(), addresses, own, self.timeout);
-                Ok(Servers::one(Target::Primary(Arc::new(sentinels)), params))
+                Ok(Servers::one(DialTarget::Primary(Arc::new(sentinels)), params))
             }
             (Topology::Cluster, _) => Ok(Servers::cluster(addresses, params)),
         }

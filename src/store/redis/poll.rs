@@ -160,7 +160,7 @@ pub(super) async fn ask_lanes<T>(
         calls.extend(lanes.chunks(a_script).map(|lanes| (group, word, lanes)));
     }
     let mut answered_before = Vec::new();
-    let mut gathered: Vec<Group<T>> = groups.iter().map(|_| Group::default()).collect();
+    let mut gathered: Vec<LaneAnswers<T>> = groups.iter().map(|_| LaneAnswers::default()).collect();
     for calls in pipelines(&calls, a_script) {
         let call = |&(_, word, lanes): &Call<'_>| {
             let keys: Vec<String> =
@@ -177,7 +177,7 @@ pub(super) async fn ask_lanes<T>(
         }
     }
     let mut told = Vec::with_capacity(groups.len());
-    for Group { now, lanes, failed } in gathered {
+    for LaneAnswers { now, lanes, failed } in gathered {
         told.push(match (now, failed) {
             (Some(now), _) => Ok((now, lanes)),
             (None, Some(error)) => Err(error),
@@ -211,19 +211,19 @@ fn pipelines<'a, 'b>(calls: &'a [Call<'b>], a_script: usize) -> Vec<&'a [Call<'b
 }
 
 /// What is known of a group of lanes so far.
-struct Group<T> {
+struct LaneAnswers<T> {
     now: Option<UnixMillis>,
     lanes: Vec<Option<T>>,
     failed: Option<Error>,
 }
 
-impl<T> Default for Group<T> {
+impl<T> Default for LaneAnswers<T> {
     fn default() -> Self {
         Self { now: None, lanes: Vec::new(), failed: None }
     }
 }
 
-impl<T> Group<T> {
+impl<T> LaneAnswers<T> {
     fn add(&mut self, lanes: &[Lane], answer: Result<(UnixMillis, Vec<T>)>) {
         match answer {
             Ok((now, those)) => {

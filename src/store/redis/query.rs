@@ -37,7 +37,7 @@ impl Session {
             <[Value; 7]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
         let now = UnixMillis(i64::from_redis_value(now).map_err(corrupt)?);
         let record = Record::read(Vec::<u8>::from_redis_value(record).map_err(corrupt)?)?;
-        let place = Place::read(now, &record, place)?;
+        let place = ListPlace::read(now, &record, place)?;
         Ok(Some(Task {
             id,
             state: place.state,
@@ -150,14 +150,14 @@ fn read_moment(value: Value) -> Result<Option<UnixMillis>> {
 }
 
 /// The state of a task, and its moments.
-struct Place {
+struct ListPlace {
     state: State,
     due: UnixMillis,
     finished: Option<UnixMillis>,
     entry: Entry,
 }
 
-impl Place {
+impl ListPlace {
     /// Reads the answer of `lua/lib/where.lua`.
     fn read(
         now: UnixMillis,
@@ -194,7 +194,7 @@ fn read_summary(now: UnixMillis, id: TaskId, fields: Vec<Value>) -> Result<Summa
     let [head, place @ ..] =
         <[Value; 5]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let record = Record::read(Vec::<u8>::from_redis_value(head).map_err(corrupt)?)?;
-    let place = Place::read(now, &record, place)?;
+    let place = ListPlace::read(now, &record, place)?;
     Ok(Summary {
         id,
         state: place.state,

@@ -18,7 +18,7 @@ const SAMPLE: LanesScript = (&script::SAMPLE, 16);
 
 impl Session {
     pub(crate) async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
-        let groups = Group::all(&query);
+        let groups = SampleGroup::all(&query);
         let asked: Vec<_> =
             groups.iter().map(|group| (group.spans.as_str(), &group.lanes[..])).collect();
         let count = query.within.len();
@@ -42,7 +42,7 @@ impl Session {
 }
 
 /// The lanes whose tasks are late after the same time. Most requests have one group.
-struct Group {
+struct SampleGroup {
     /// The spans to count by, as the script takes them. The first one lies in the past.
     spans: String,
     lanes: Vec<Lane>,
@@ -50,7 +50,7 @@ struct Group {
     places: Vec<usize>,
 }
 
-impl Group {
+impl SampleGroup {
     fn all(query: &SampleQuery) -> Vec<Self> {
         let within: String =
             query.within.iter().map(|span| format!(",{}", span.as_millis())).collect();

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::nudge::Nudge;
-use super::state::{Action, Event, Granted, State, Wake};
+use super::state::{Action, Event, Granted, LaneState, Wake};
 use crate::callback::Caller;
 use crate::limits::Availability;
 use crate::model::clock::UnixMillis;
@@ -31,7 +31,7 @@ pub(in crate::worker) async fn run(
     nudge: Arc<Nudge>,
 ) {
     let mut runner = Runner::new(&shared, &lane, &nudge);
-    let (mut state, mut action) = State::start();
+    let (mut state, mut action) = LaneState::start();
     while action != Action::End {
         let event = runner.perform(action).await;
         (state, action) = state.step(event);

@@ -25,7 +25,7 @@ const LONGEST_REFUSAL: Duration = Duration::from_millis(100);
 
 /// The state of a lane. `backoff` is the wait after the next failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum LaneState {
     /// It asks the store for tasks.
     Claiming { backoff: Duration },
     /// Nothing is due, or there are no permits for what is due.
@@ -109,7 +109,7 @@ pub(super) enum Action {
     End,
 }
 
-impl State {
+impl LaneState {
     /// The first state and action of a lane.
     pub(super) fn start() -> (Self, Action) {
         (Self::claiming(), Action::Claim)
@@ -173,17 +173,17 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn claiming(backoff: u32) -> State {
-        State::Claiming { backoff: backoff * MS }
+    fn claiming(backoff: u32) -> LaneState {
+        LaneState::Claiming { backoff: backoff * MS }
     }
 
     #[test]
     fn each_event_has_one_next_state_and_one_action() {
-        let check = |state: State, event: Event, next: State, action: Action| {
+        let check = |state: LaneState, event: Event, next: LaneState, action: Action| {
             assert_eq!(state.step(event), (next, action), "{state:?} {event:?}");
         };
         let (open, locked) =
-            (State::Waiting { keeps_lock: false }, State::Waiting { keeps_lock: true });
+            (LaneState::Waiting { keeps_lock: false }, LaneState::Waiting { keeps_lock: true });
         let (free, none) = (Event::PermitFree, Event::NoPermit { retry_in: Some(7 * MS) });
 
         check(claiming(50), Event::Granted(Granted::ToBeContinued), claiming(50), Action::Claim);
@@ -210,18 +210,18 @@ mod tests {
         check(locked, free, claiming(50), Action::YieldAndClaim);
         check(locked, none, claiming(50), Action::GiveLockBack);
 
-        let blocked = |backoff: u32| State::Blocked { backoff: backoff * MS };
+        let blocked = |backoff: u32| LaneState::Blocked { backoff: backoff * MS };
         let refused = |ms: u32| Event::Refused { retry_in: ms * MS };
         check(claiming(50), refused(0), blocked(50), Action::Rest(MS));
         check(claiming(50), refused(30), blocked(50), Action::Rest(30 * MS));
         check(claiming(400), refused(2_000), blocked(400), Action::Rest(100 * MS));
         check(blocked(400), Event::Rested, claiming(400), Action::Claim);
 
-        let away = State::ServerAway { backoff: 400 * MS };
+        let away = LaneState::ServerAway { backoff: 400 * MS };
         check(claiming(400), Event::ServerAway { server: 3 }, away, Action::AwaitServer(3));
         check(away, Event::Rested, claiming(400), Action::Claim);
 
-        let backing_off = State::BackingOff { backoff: MS };
+        let backing_off = LaneState::BackingOff { backoff: MS };
         for state in [claiming(50), open, locked, blocked(50), away, backing_off] {
             check(state, Event::Stopped, state, Action::End);
         }
@@ -233,7 +233,7 @@ mod tests {
         for wait in [50, 100, 200, 400, 800, 1_000, 1_000] {
             let (failed, action) = state.step(Event::Failed);
             assert_eq!(action, Action::Rest(wait * MS));
-            assert!(matches!(failed, State::BackingOff { .. }));
+            assert!(matches!(failed, LaneState::BackingOff { .. }));
             let (blocked, _) = failed.step(Event::Rested).0.step(Event::Refused { retry_in: MS });
             state = blocked.step(Event::Rested).0;
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use deadpool_redis::redis::Cmd;
 use tokio::sync::mpsc;
 
-use super::call::{Call, LaneTasks, Place, asks_more};
+use super::call::{BatchPlace, LaneTasks, ScriptCall, asks_more};
 use super::pacing::{MOST_UNDER_WAY, UnderWay, at_once};
 use super::queue::{Kept, Request};
 use crate::model::clock::UnixMillis;
@@ -109,21 +109,21 @@ impl Batch {
     }
 
     /// The position of each task that has ids, in order.
-    fn places(&self, drawn: Vec<Option<Drawn>>) -> impl Iterator<Item = Place> {
+    fn places(&self, drawn: Vec<Option<Drawn>>) -> impl Iterator<Item = BatchPlace> {
         let requests = self.kept.iter().enumerate();
         let places = requests
             .flat_map(|(request, kept)| (0..kept.len()).map(move |member| (request, member)));
         places.zip(drawn).filter_map(|((request, member), drawn)| {
-            drawn.map(|drawn| Place { request, member, drawn })
+            drawn.map(|drawn| BatchPlace { request, member, drawn })
         })
     }
 
-    fn task(&self, place: Place) -> &NewTask {
+    fn task(&self, place: BatchPlace) -> &NewTask {
         &self.requests[place.request].as_ref().expect("its caller waits").tasks[place.member]
     }
 
     /// Sets the result of a task.
-    pub(crate) fn note(&mut self, place: Place, kept: Result<Kept>) {
+    pub(crate) fn note(&mut self, place: BatchPlace, kept: Result<Kept>) {
         self.kept[place.request][place.member] = kept;
     }
 
@@ -157,7 +157,7 @@ impl Batch {
     /// of each lane; in several parts if there are many. A quota counts the tasks before, so in a
     /// lane with one, all tasks are sent in their order.
     fn by_lane(&self, drawn: Vec<Option<Drawn>>) -> Vec<LaneTasks> {
-        let mut lanes: HashMap<(Lane, u16), Vec<Place>> = HashMap::new();
+        let mut lanes: HashMap<(Lane, u16), Vec<BatchPlace>> = HashMap::new();
         // Callers that were refused while ids were allocated are left out, with all of their tasks.
         // If a caller leaves later, all of its tasks are stored.
         let waits: Vec<bool> = self
@@ -209,7 +209,7 @@ impl Batch {
     /// Sends tasks, and notes the results.
     async fn send(&mut self, session: &Session, lanes: Vec<LaneTasks>) {
         let over_lanes = !session.servers.is_cluster();
-        let calls = Call::group(lanes, over_lanes, |place| self.task(place).content.len());
+        let calls = ScriptCall::group(lanes, over_lanes, |place| self.task(place).content.len());
         let commands: Vec<Cmd> =
             calls.iter().map(|call| call.command(session, |place| self.task(place))).collect();
         let replies = session.servers.run(Purpose::Adding, &commands, Repeat::InRun).await;
@@ -263,7 +263,7 @@ impl Batch {
         self.answer();
     }
 
-    fn is_awaited(&self, place: Place) -> bool {
+    fn is_awaited(&self, place: BatchPlace) -> bool {
         self.requests[place.request].as_ref().is_some_and(|asked| !asked.is_abandoned())
     }
 

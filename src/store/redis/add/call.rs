@@ -23,7 +23,7 @@ const LANE_IN_TASKS: usize = 2;
 
 /// The position of a task in a batch (its request, and its index there), and its ids.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BatchPlace {
     pub(crate) request: usize,
     pub(crate) member: usize,
     pub(crate) drawn: Drawn,
@@ -39,7 +39,7 @@ pub(crate) struct LaneTasks {
     pub(crate) token: Option<String>,
     /// Whether the tasks ask for more than their delivery.
     pub(crate) asks_more: bool,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<BatchPlace>,
 }
 
 impl LaneTasks {
@@ -58,19 +58,19 @@ pub(crate) type Stored = Result<std::result::Result<Vec<Result<Kept>>, Refusal>>
 
 /// One call of a script.
 #[derive(Debug)]
-pub(crate) struct Call {
+pub(crate) struct ScriptCall {
     /// Several only if their tasks ask for nothing but their delivery.
     pub(crate) lanes: Vec<LaneTasks>,
 }
 
-impl Call {
+impl ScriptCall {
     /// Distributes lanes over calls of bounded length. A call `over_lanes` may take several lanes;
     /// in a cluster it may not, because each lane has a slot of its own. `length` returns the
     /// length of a task's content.
     pub(crate) fn group(
         lanes: Vec<LaneTasks>,
         over_lanes: bool,
-        length: impl Fn(Place) -> usize,
+        length: impl Fn(BatchPlace) -> usize,
     ) -> Vec<Self> {
         let mut calls: Vec<Self> = Vec::new();
         let (mut tasks, mut bytes) = (0, 0);
@@ -101,7 +101,7 @@ impl Call {
     pub(crate) fn command<'a>(
         &self,
         session: &Session,
-        task: impl Fn(Place) -> &'a NewTask,
+        task: impl Fn(BatchPlace) -> &'a NewTask,
     ) -> Cmd {
         match &self.lanes[..] {
             [lane] if lane.asks_more => {
@@ -125,7 +125,7 @@ impl Call {
     pub(crate) fn read<'a>(
         &self,
         reply: Result<Value>,
-        task: impl Fn(Place) -> &'a NewTask,
+        task: impl Fn(BatchPlace) -> &'a NewTask,
     ) -> Vec<Stored> {
         let stored = match (&self.lanes[..], reply) {
             (_, Err(error)) => Err(error),
@@ -155,9 +155,9 @@ impl LaneTasks {
         &self,
         answer: Value,
         now: UnixMillis,
-        task: impl Fn(Place) -> &'a NewTask,
+        task: impl Fn(BatchPlace) -> &'a NewTask,
     ) -> Stored {
-        let stored = |&place: &Place| {
+        let stored = |&place: &BatchPlace| {
             let due = task(place).moment.due(now);
             Ok(Kept::Added(Added { id: place.drawn.own, due, novelty: Novelty::New }))
         };
@@ -196,7 +196,7 @@ impl LaneTasks {
 fn read_lanes<'a>(
     lanes: &[LaneTasks],
     reply: Value,
-    task: impl Fn(Place) -> &'a NewTask,
+    task: impl Fn(BatchPlace) -> &'a NewTask,
 ) -> Result<Vec<Stored>> {
     let mut answers = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
     let now = i64::from_redis_value(answers.next().unwrap_or(Value::Nil)).map_err(corrupt)?;
@@ -208,7 +208,7 @@ fn read_lanes<'a>(
 }
 
 /// Writes the arguments of a lane for `lua/add.lua`.
-fn write_lane<'a>(command: &mut Cmd, lane: &LaneTasks, task: impl Fn(Place) -> &'a NewTask) {
+fn write_lane<'a>(command: &mut Cmd, lane: &LaneTasks, task: impl Fn(BatchPlace) -> &'a NewTask) {
     let by_destination =
         || lane.places.chunk_by(|&a, &b| task(a).destination == task(b).destination);
     let arguments = 2 * by_destination().count() + 3 * lane.places.len();
@@ -345,15 +345,16 @@ mod tests {
     fn of_lane(shard: u16, tasks: usize) -> LaneTasks {
         let lane = Lane { topic: "t".parse().unwrap(), shard };
         let drawn = Drawn { own: TaskId(7), call: None };
-        let places = (0..tasks).map(|member| Place { request: 0, member, drawn }).collect();
+        let places = (0..tasks).map(|member| BatchPlace { request: 0, member, drawn }).collect();
         LaneTasks { lane, shards: 1, token: None, asks_more: false, places }
     }
 
     /// The shards of each call, for lanes with so many tasks.
     fn grouped(tasks: &[usize], over_lanes: bool, bytes: usize) -> Vec<Vec<u16>> {
         let lanes = tasks.iter().zip(0..).map(|(&tasks, shard)| of_lane(shard, tasks)).collect();
-        let calls = Call::group(lanes, over_lanes, |_| bytes);
-        let shards = |call: Call| call.lanes.into_iter().map(|lane| lane.lane.shard).collect();
+        let calls = ScriptCall::group(lanes, over_lanes, |_| bytes);
+        let shards =
+            |call: ScriptCall| call.lanes.into_iter().map(|lane| lane.lane.shard).collect();
         calls.into_iter().map(shards).collect()
     }
 
@@ -371,14 +372,14 @@ mod tests {
     fn a_task_with_options_has_no_call_with_other_lanes() {
         let special = |shard| LaneTasks { asks_more: true, ..of_lane(shard, 1) };
         let lanes = vec![of_lane(0, 1), of_lane(1, 1), special(2), special(3), of_lane(4, 1)];
-        let calls = Call::group(lanes, true, |_| 200);
+        let calls = ScriptCall::group(lanes, true, |_| 200);
         let lanes: Vec<usize> = calls.iter().map(|call| call.lanes.len()).collect();
         assert_eq!(lanes, [2, 1, 1, 1]);
     }
 
     #[test]
     fn each_lane_of_a_call_has_an_answer_of_its_own() {
-        let call = Call { lanes: (0..5).map(|shard| of_lane(shard, 2)).collect() };
+        let call = ScriptCall { lanes: (0..5).map(|shard| of_lane(shard, 2)).collect() };
         let word = |text: &str| Value::BulkString(text.into());
         let list = |values: &[Value]| Value::Array(values.to_vec());
         let reply = list(&[

@@ -37,22 +37,22 @@ const OTHERS: &str = "expired cancelled dead delivered plans recurring notes win
 
 /// The position of a check.
 #[derive(Debug)]
-struct Place {
+struct ScanPlace {
     /// The lanes that remain; the last one is next, or in progress.
     lanes: Vec<LaneAhead>,
     /// The remaining pages of the lane in progress; the last one is next.
-    pages: Vec<Page>,
+    pages: Vec<ScanPage>,
 }
 
 #[derive(Debug)]
-struct Page {
+struct ScanPage {
     structure: &'static str,
     cursor: String,
     /// The destinations to check, or the one of a schedule.
     names: Vec<String>,
 }
 
-impl Page {
+impl ScanPage {
     fn first(structure: &'static str, names: &[String]) -> Self {
         Self { structure, cursor: "0".into(), names: names.to_vec() }
     }
@@ -65,11 +65,11 @@ impl Page {
 impl Session {
     pub(crate) async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
         let mut checked = Checked::default();
-        let place = match from.into_place::<Place>()? {
+        let place = match from.into_place::<ScanPlace>()? {
             None => {
                 let (lanes, findings) = scan::survey(self, repair).await?;
                 checked.findings = findings;
-                Place { lanes, pages: Vec::new() }
+                ScanPlace { lanes, pages: Vec::new() }
             }
             Some(mut place) => {
                 step(self, &mut place, repair, &mut checked).await?;
@@ -84,18 +84,18 @@ impl Session {
 /// Checks some pages of the next lane.
 async fn step(
     session: &Session,
-    place: &mut Place,
+    place: &mut ScanPlace,
     repair: bool,
     checked: &mut Checked,
 ) -> Result<()> {
-    let Place { lanes, pages } = place;
+    let ScanPlace { lanes, pages } = place;
     let Some(ahead) = lanes.last() else { return Ok(()) };
     if pages.is_empty() {
         *pages = pages_of(session, ahead).await?;
     }
     // A task that stands on a wrong schedule is moved before the walk over records could find it
     // without a place, and a wrong destination is reported before such a move corrects it.
-    let is_schedule = pages.last().is_some_and(Page::is_schedule);
+    let is_schedule = pages.last().is_some_and(ScanPage::is_schedule);
     let now = pages.iter().rev().take(TOGETHER).take_while(|p| p.is_schedule() == is_schedule);
     let mut now = pages.split_off(pages.len() - now.count());
     now.reverse();
@@ -118,7 +118,7 @@ async fn step(
         checked.tasks += tasks;
         highest = highest.max(last);
         if cursor != "0" {
-            pages.push(Page { cursor, ..page });
+            pages.push(ScanPage { cursor, ..page });
         }
     }
     if highest > 0 {
@@ -133,19 +133,20 @@ async fn step(
 }
 
 /// The first page of every structure; the last one in the list is next.
-async fn pages_of(session: &Session, ahead: &LaneAhead) -> Result<Vec<Page>> {
+async fn pages_of(session: &Session, ahead: &LaneAhead) -> Result<Vec<ScanPage>> {
     let listed = cmd("ZRANGE").arg(session.keys.destinations(&ahead.lane)).arg(0).arg(-1).take();
     let listed = Vec::<Vec<u8>>::from_redis_value(session.working.run_one(listed).await?);
     let listed = listed.map_err(corrupt)?.into_iter().map(lossy);
     let names: BTreeSet<String> = listed.chain(ahead.schedules.clone()).collect();
     let names: Vec<String> = names.into_iter().collect();
-    let others = OTHERS.split(' ').map(|structure| Page::first(structure, &[]));
-    let schedules = names.chunks(1).map(|name| Page::first("schedule", name));
-    let destinations = names.chunks(DESTINATIONS).map(|names| Page::first("destinations", names));
+    let others = OTHERS.split(' ').map(|structure| ScanPage::first(structure, &[]));
+    let schedules = names.chunks(1).map(|name| ScanPage::first("schedule", name));
+    let destinations =
+        names.chunks(DESTINATIONS).map(|names| ScanPage::first("destinations", names));
     Ok(others.chain(schedules).chain(destinations).collect())
 }
 
-fn call(session: &Session, ahead: &LaneAhead, page: &Page, repair: bool) -> Cmd {
+fn call(session: &Session, ahead: &LaneAhead, page: &ScanPage, repair: bool) -> Cmd {
     let mut keys = session.keys.of_script(&ahead.lane, 18);
     keys.push(session.keys.aside(&ahead.lane));
     let script = if repair { &script::FSCK_REPAIR } else { &script::FSCK_LOOK };

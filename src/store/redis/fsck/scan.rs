@@ -35,7 +35,7 @@ pub(crate) struct LaneAhead {
 
 /// What the keys show of a topic.
 #[derive(Debug, Default)]
-struct Seen {
+struct ScannedEntry {
     lanes: BTreeMap<u16, BTreeSet<String>>,
     /// The lanes that hold tasks or recurring schedules.
     with_bodies: BTreeSet<u16>,
@@ -59,7 +59,7 @@ pub(crate) async fn survey(
     let mut findings = Vec::new();
     let seen = read_keys(session, &mut findings).await?;
     let mut entries = read_table(session, session.keys.topics()).await?;
-    let is_lost = |(topic, seen): (&Topic, &Seen), entries: &Table| {
+    let is_lost = |(topic, seen): (&Topic, &ScannedEntry), entries: &Table| {
         !seen.with_bodies.is_empty() && !entries.contains_key(topic.as_str())
     };
     if seen.iter().any(|seen| is_lost(seen, &entries)) {
@@ -119,7 +119,7 @@ pub(crate) async fn survey(
     findings.extend(check_counter(session, None, repair).await?);
     findings.extend(check_policies_and_pauses(session).await?);
     findings.extend(check_created(session, repair).await?);
-    let ahead = |(topic, seen): (Topic, Seen)| {
+    let ahead = |(topic, seen): (Topic, ScannedEntry)| {
         let shards = shards.get(&topic).copied().unwrap_or(0);
         let of = move |(shard, schedules)| LaneAhead {
             lane: Lane { topic: topic.clone(), shard },
@@ -143,8 +143,8 @@ async fn read_table(session: &Session, key: String) -> Result<Table> {
 async fn read_keys(
     session: &Session,
     findings: &mut Vec<Finding>,
-) -> Result<BTreeMap<Topic, Seen>> {
-    let mut topics: BTreeMap<Topic, Seen> = BTreeMap::new();
+) -> Result<BTreeMap<Topic, ScannedEntry>> {
+    let mut topics: BTreeMap<Topic, ScannedEntry> = BTreeMap::new();
     let mut see = |key: String| {
         let named = session.keys.read(&key);
         let has_schedules = matches!(named, Named::Recurring(_));
@@ -173,7 +173,11 @@ async fn read_keys(
 }
 
 /// The entry of a topic, with the number of lanes that its lanes remember; 1 if it has none.
-async fn remembered(session: &Session, topic: &Topic, seen: Option<&Seen>) -> Result<TopicEntry> {
+async fn remembered(
+    session: &Session,
+    topic: &Topic,
+    seen: Option<&ScannedEntry>,
+) -> Result<TopicEntry> {
     let lanes = seen.into_iter().flat_map(|seen| seen.with_bodies.iter().copied());
     Ok(TopicEntry { topic: topic.clone(), shards: shards_of(session, topic, lanes).await? })
 }
@@ -181,7 +185,11 @@ async fn remembered(session: &Session, topic: &Topic, seen: Option<&Seen>) -> Re
 /// The entry with the number of lanes that all of a topic's lanes remember. `None` if one of them
 /// remembers none or another: with a wrong number, ids would lead to other lanes than where their
 /// tasks are. That would be worse than a lane that is not worked.
-async fn agreed(session: &Session, topic: &Topic, seen: &Seen) -> Result<Option<TopicEntry>> {
+async fn agreed(
+    session: &Session,
+    topic: &Topic,
+    seen: &ScannedEntry,
+) -> Result<Option<TopicEntry>> {
     let mut numbers = BTreeSet::new();
     for shard in seen.with_bodies.iter().copied() {
         let lane = Lane { topic: topic.clone(), shard };

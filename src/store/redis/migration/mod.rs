@@ -100,7 +100,7 @@ async fn keep(
     let mut calls = Vec::new();
     for (lane, places) in by_lane(tasks, places) {
         let chunks = chunks(places, |&place| tasks[place].content.len()).into_iter();
-        calls.extend(chunks.map(|places| Call { lane: lane.clone(), places, token: None }));
+        calls.extend(chunks.map(|places| AdoptCall { lane: lane.clone(), places, token: None }));
     }
     for _ in 0..=opening::ATTEMPTS {
         let refused = send(session, tasks, &taken, std::mem::take(&mut calls), answers).await;
@@ -112,7 +112,9 @@ async fn keep(
         contradicted.append(&mut confirmed.contradicted);
         for (call, refusal) in refused {
             match (&confirmed.entries[&tasks[call.places[0]].topic], refusal) {
-                (Ok(()), Refusal::Closed(token)) => calls.push(Call { token: Some(token), ..call }),
+                (Ok(()), Refusal::Closed(token)) => {
+                    calls.push(AdoptCall { token: Some(token), ..call })
+                }
                 (Ok(()), Refusal::Stale) => {}
                 (Err(error), _) => {
                     call.places.iter().for_each(|&place| answers[place] = Err(error.clone()))
@@ -123,7 +125,7 @@ async fn keep(
 }
 
 /// Tasks of one lane that one call adopts.
-struct Call {
+struct AdoptCall {
     lane: Lane,
     places: Vec<usize>,
     /// The token that opens the lane.
@@ -135,9 +137,9 @@ async fn send(
     session: &Session,
     tasks: &[Adoptee],
     taken: &HashSet<TaskId>,
-    calls: Vec<Call>,
+    calls: Vec<AdoptCall>,
     answers: &mut [Result<Adopted>],
-) -> Vec<(Call, Refusal)> {
+) -> Vec<(AdoptCall, Refusal)> {
     let commands: Vec<Cmd> =
         calls.iter().map(|call| command(session, call, tasks, taken)).collect();
     let mut refused = Vec::new();
@@ -169,7 +171,7 @@ fn by_lane(tasks: &[Adoptee], places: Vec<usize>) -> HashMap<Lane, Vec<usize>> {
 
 fn command(
     session: &Session,
-    Call { lane, places, token }: &Call,
+    AdoptCall { lane, places, token }: &AdoptCall,
     tasks: &[Adoptee],
     taken: &HashSet<TaskId>,
 ) -> Cmd {

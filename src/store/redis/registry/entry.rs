@@ -22,7 +22,7 @@ use crate::store::{Creator, Error, Result, TopicEntry};
 
 /// The value of an entry. Fields may be added; unknown fields of a newer version are kept.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredEntry {
     shards: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     created_by: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) async fn assert_all(
 
 fn register(session: &Session, entry: &TopicEntry, creator: Option<&Creator>) -> Cmd {
     let created_by = creator.map(|creator| creator.token.to_string());
-    let value = serde_json::to_string(&Stored { shards: entry.shards, created_by })
+    let value = serde_json::to_string(&StoredEntry { shards: entry.shards, created_by })
         .expect("an entry is plain data");
     let most = creator.and_then(|creator| creator.most).map(|most| most.to_string());
     session
@@ -104,7 +104,7 @@ pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
 fn read_with_creator(topic: &str, value: &str) -> Result<(TopicEntry, Option<String>)> {
     let corrupt =
         || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
-    let stored: Stored = serde_json::from_str(value).map_err(|_| corrupt())?;
+    let stored: StoredEntry = serde_json::from_str(value).map_err(|_| corrupt())?;
     if !(1..=TopicEntry::MAX_SHARDS).contains(&stored.shards) {
         return Err(corrupt());
     }

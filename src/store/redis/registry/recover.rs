@@ -30,13 +30,13 @@ impl Session {
             .into_iter()
             .map(|entry| (entry.topic.clone(), entry))
             .collect();
-        let mut found = Found::default();
+        let mut found = FoundTopic::default();
         for node in self.servers.map().nodes() {
             if let Err(error) = look_for_lanes(self, node, &mut found).await {
                 tracing::debug!(server = %node.name, %error, "Could not search a server for lanes");
             }
         }
-        let Found { lanes: found, with_schedules } = found;
+        let FoundTopic { lanes: found, with_schedules } = found;
         let mut entries = Vec::new();
         let mut registered: Vec<(Lane, u16)> = Vec::new();
         for (topic, lanes) in found {
@@ -79,13 +79,13 @@ impl Session {
 
 /// What the names of keys show.
 #[derive(Default)]
-struct Found {
+struct FoundTopic {
     lanes: BTreeMap<Topic, BTreeSet<u16>>,
     /// The topics that have recurring schedules.
     with_schedules: BTreeSet<Topic>,
 }
 
-async fn look_for_lanes(session: &Session, node: &Node, found: &mut Found) -> Result<()> {
+async fn look_for_lanes(session: &Session, node: &Node, found: &mut FoundTopic) -> Result<()> {
     let pattern = session.keys.any_contents();
     let mut cursor = Some(0);
     while let Some(from) = cursor {

@@ -27,14 +27,14 @@ const POOL_SIZE: usize = 8;
 
 /// Where connections lead.
 #[derive(Clone, Debug)]
-pub(crate) enum Target {
+pub(crate) enum DialTarget {
     /// To one server.
     Server(Address),
     /// To whichever server the sentinels call the primary.
     Primary(Arc<Sentinels>),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for DialTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server(address) => address.fmt(f),
@@ -46,7 +46,7 @@ impl fmt::Display for Target {
 /// Makes connections to one target.
 #[derive(Debug)]
 pub(crate) struct Dialer {
-    pub(crate) target: Target,
+    pub(crate) target: DialTarget,
     pub(crate) access: Access,
     /// The required mode of the server.
     pub(crate) mode: Mode,
@@ -86,8 +86,8 @@ impl Dialer {
     /// The address that a new connection would go to.
     pub(crate) async fn find(&self) -> Result<Address> {
         match &self.target {
-            Target::Server(address) => Ok(address.clone()),
-            Target::Primary(sentinels) => sentinels.primary().await,
+            DialTarget::Server(address) => Ok(address.clone()),
+            DialTarget::Primary(sentinels) => sentinels.primary().await,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use deadpool_redis::redis::{FromRedisValue, Value};
 
 use super::address::Address;
-use super::dial::Target;
+use super::dial::DialTarget;
 use super::node::{self, Node};
 use super::slot::SLOTS;
 use crate::store::{Error, Result};
@@ -101,7 +101,7 @@ impl Map {
             let place = known.unwrap_or_else(|| {
                 let node = self.at(&range.owner).cloned();
                 nodes.push(node.unwrap_or_else(|| {
-                    Arc::new(Node::new(Target::Server(range.owner.clone()), params))
+                    Arc::new(Node::new(DialTarget::Server(range.owner.clone()), params))
                 }));
                 nodes.len() - 1
             });

@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::address::Address;
 use super::connect::Access;
-use super::dial::{Dialer, Target};
+use super::dial::{DialTarget, Dialer};
 use super::link::{self, Answers, Link, Repeat};
 use super::server::Mode;
 use super::shared_link::SharedLink;
@@ -86,11 +86,11 @@ struct Links {
 
 impl Node {
     /// A node that begins to connect at once. Must be called within a runtime.
-    pub(crate) fn new(target: Target, params: &Params) -> Self {
+    pub(crate) fn new(target: DialTarget, params: &Params) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let (name, address): (Arc<str>, _) = match &target {
-            Target::Server(address) => (address.to_string().into(), Some(address.clone())),
-            Target::Primary(sentinels) => (sentinels.name().into(), None),
+            DialTarget::Server(address) => (address.to_string().into(), Some(address.clone())),
+            DialTarget::Primary(sentinels) => (sentinels.name().into(), None),
         };
         let dialer = Dialer {
             target,

@@ -31,7 +31,7 @@ use tokio::time::Instant;
 
 use super::address::Address;
 use super::connect::{connect, subscriber};
-use super::dial::Target;
+use super::dial::DialTarget;
 use super::fault::of_redis;
 use super::link::{Answers, Repeat};
 use super::map::Map;
@@ -72,7 +72,7 @@ enum Stop {
 }
 
 /// The commands of one pipeline to one node.
-struct Group {
+struct CommandGroup {
     node: Arc<Node>,
     asking: bool,
     members: Vec<usize>,
@@ -80,7 +80,7 @@ struct Group {
 
 impl Servers {
     /// One server.
-    pub(crate) fn one(target: Target, params: node::Params) -> Self {
+    pub(crate) fn one(target: DialTarget, params: node::Params) -> Self {
         Self {
             map: RwLock::new(Arc::new(Map::of_one(Node::new(target, &params)))),
             params,
@@ -262,9 +262,9 @@ impl Servers {
         open: &[(usize, Stop)],
         slots: &[Option<u16>],
         answers: &mut [Option<Result<Value>>],
-    ) -> Vec<Group> {
+    ) -> Vec<CommandGroup> {
         let map = self.map();
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<CommandGroup> = Vec::new();
         for (i, stop) in open {
             let (node, asking) = match stop {
                 Stop::Owner => (map.owner(slots[*i]), false),
@@ -275,11 +275,12 @@ impl Servers {
                 answers[*i] = Some(Err(self.no_owner(&map)));
                 continue;
             };
-            let same =
-                |group: &&mut Group| group.node.number == node.number && group.asking == asking;
+            let same = |group: &&mut CommandGroup| {
+                group.node.number == node.number && group.asking == asking
+            };
             match groups.iter_mut().find(same) {
                 Some(group) => group.members.push(*i),
-                None => groups.push(Group { node: node.clone(), asking, members: vec![*i] }),
+                None => groups.push(CommandGroup { node: node.clone(), asking, members: vec![*i] }),
             }
         }
         groups
@@ -317,7 +318,7 @@ impl Servers {
         if self.map().at(address).is_none() {
             self.change(|map| match map.at(address) {
                 Some(_) => map.clone(),
-                None => map.with(Node::new(Target::Server(address.clone()), &self.params)),
+                None => map.with(Node::new(DialTarget::Server(address.clone()), &self.params)),
             });
         }
     }
@@ -408,7 +409,7 @@ impl Servers {
     }
 }
 
-impl Group {
+impl CommandGroup {
     /// The refusal for a node that did not answer. A node that is about to get a slot speaks only
     /// for that slot, not for its owner.
     fn failed(&self, error: Error) -> Refusal {

@@ -12,7 +12,7 @@ use super::args::TaskOptions;
 use super::cell::Cell;
 use super::client::ServerArgs;
 use super::due::{Due, PASSED};
-use super::find::{TaskKeyArgs, TaskNameArgs};
+use super::tasks::{TaskKeyArgs, TaskNameArgs};
 use super::{Code, add_retry, follow, get, output, table};
 use crate::model::task::{TaskId, Topic};
 use delayd_wire::Span;

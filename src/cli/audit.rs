@@ -5,6 +5,7 @@ use delayd_wire::{AuditEntry, AuditListRequest, AuditPage};
 use super::cell::Cell;
 use super::client::ServerArgs;
 use super::paging::Paging;
+use super::table::Column;
 use super::{Code, output, table};
 use crate::app;
 use crate::settings::Settings;
@@ -48,33 +49,35 @@ fn shown(entries: &[AuditEntry]) -> String {
     if entries.is_empty() {
         return "no entries".into();
     }
-    let row = |entry: &AuditEntry| {
-        let by = entry.token.clone().unwrap_or_else(|| format!("({})", entry.source.as_str()));
-        let target = [
-            entry.topic.as_ref().map(Cell::cell),
-            entry.sn.as_ref().map(Cell::cell),
-            entry.schedule.as_ref().map(Cell::cell),
-            entry.task_id.as_ref().map(Cell::cell),
-            entry.tasks.map(|tasks| output::many(tasks, "task")),
-            entry.reason.as_ref().map(Cell::cell),
-            entry.dry_run.then(|| "dry run".to_owned()),
-        ];
-        let target: Vec<String> = target.into_iter().flatten().collect();
-        let result = match (entry.result.as_str(), entry.status) {
-            (result, Some(status)) => format!("{result} ({status})"),
-            (result, None) => result.to_owned(),
-        };
-        vec![
-            entry.at_ms.cell(),
-            by.cell(),
-            entry.action.cell(),
-            target.join(", "),
-            result,
-            entry.request_id.cell(),
-        ]
-    };
-    let rows: Vec<_> = entries.iter().map(row).collect();
-    table::columns(&["time", "by", "action", "target", "result", "request_id"], &rows)
+    let columns: [Column<AuditEntry>; 6] = [
+        ("time", |entry| entry.at_ms.cell()),
+        ("by", |entry| {
+            let source = || format!("({})", entry.source.as_str());
+            entry.token.clone().unwrap_or_else(source).cell()
+        }),
+        ("action", |entry| entry.action.cell()),
+        ("target", target),
+        ("result", |entry| match entry.status {
+            Some(status) => format!("{} ({status})", entry.result.as_str()),
+            None => entry.result.as_str().into(),
+        }),
+        ("request_id", |entry| entry.request_id.cell()),
+    ];
+    table::of(entries, &columns)
+}
+
+/// What an action was about.
+fn target(entry: &AuditEntry) -> String {
+    let parts = [
+        entry.topic.as_ref().map(Cell::cell),
+        entry.sn.as_ref().map(Cell::cell),
+        entry.schedule.as_ref().map(Cell::cell),
+        entry.task_id.as_ref().map(Cell::cell),
+        entry.tasks.map(|tasks| output::many(tasks, "task")),
+        entry.reason.as_ref().map(Cell::cell),
+        entry.dry_run.then(|| "dry run".to_owned()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::cell::Cell;
 use super::client::{Client, ServerArgs};
-use super::list::{self, Page};
+use super::tasks::{self, Filter};
 use super::{Code, destination, output, progress, table, topic};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{TaskId, Topic};
@@ -53,7 +53,7 @@ struct ListArgs {
     /// The topic
     topic: Topic,
     #[command(flatten)]
-    page: Page,
+    page: Filter,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -158,7 +158,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             show_causes(&server.client()?, topic.as_ref()).await
         }
         Verb::List(ListArgs { topic, page, server }) => {
-            list::show(&server.client()?, &topic, TaskState::Dead, page).await
+            tasks::show(&server.client()?, &topic, TaskState::Dead, page).await
         }
         Verb::Replay(ReplayArgs { which, rate, server, .. }) => {
             let replay =

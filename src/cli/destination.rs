@@ -10,6 +10,7 @@ use delayd_wire::{
 
 use super::cell::Cell;
 use super::client::{Client, ServerArgs};
+use super::table::Column;
 use super::{Code, output, table, time};
 use crate::model::task::Destination;
 
@@ -134,9 +135,9 @@ fn detail(shown: DestinationDetail) -> String {
     let mut parts = vec![table::pairs(&pairs)];
     parts.extend(each(&shown.instances));
     if !shown.transitions.is_empty() {
-        let row = |change: &BreakerChange| vec![change.at_ms.cell(), change.to.cell()];
-        let rows: Vec<_> = shown.transitions.iter().map(row).collect();
-        parts.push(table::columns(&["since", "breaker"], &rows));
+        let columns: [Column<BreakerChange>; 2] =
+            [("since", |change| change.at_ms.cell()), ("breaker", |change| change.to.cell())];
+        parts.push(table::of(&shown.transitions, &columns));
     }
     parts.join("\n\n")
 }
@@ -187,35 +188,19 @@ fn probed(
 
 /// The state on each instance, if there are several.
 fn each(instances: &[DestinationOnInstance]) -> Option<String> {
-    let row = |one: &DestinationOnInstance| {
-        let RecentCalls { calls, failures, .. } = one.recent;
-        vec![
-            one.instance.cell(),
-            one.name.cell(),
-            one.breaker.cell(),
-            one.probes_in_ms.map(time::lasting).cell(),
-            format!("{}/{}", one.in_flight, one.concurrency),
-            one.rate.cell(),
-            one.retry_after_ms.map(time::lasting).cell(),
-            format!("{calls}, {failures} failed"),
-            one.probed_ms.cell(),
-            one.seen_ms.cell(),
-        ]
-    };
-    let rows: Vec<_> = instances.iter().map(row).collect();
-    let head = [
-        "instance",
-        "name",
-        "breaker",
-        "probes_in",
-        "calls",
-        "rate",
-        "retry_after",
-        "recent_calls",
-        "probed",
-        "seen",
+    let columns: [Column<DestinationOnInstance>; 10] = [
+        ("instance", |one| one.instance.cell()),
+        ("name", |one| one.name.cell()),
+        ("breaker", |one| one.breaker.cell()),
+        ("probes_in", |one| one.probes_in_ms.map(time::lasting).cell()),
+        ("calls", |one| format!("{}/{}", one.in_flight, one.concurrency)),
+        ("rate", |one| one.rate.cell()),
+        ("retry_after", |one| one.retry_after_ms.map(time::lasting).cell()),
+        ("recent_calls", |one| format!("{}, {} failed", one.recent.calls, one.recent.failures)),
+        ("probed", |one| one.probed_ms.cell()),
+        ("seen", |one| one.seen_ms.cell()),
     ];
-    (!rows.is_empty()).then(|| table::columns(&head, &rows))
+    (!instances.is_empty()).then(|| table::of(instances, &columns))
 }
 
 /// Which destinations keep their tasks waiting, a line each. Empty if there are none, or if the

@@ -8,9 +8,9 @@ use tokio::time::sleep;
 
 use super::cell::Cell;
 use super::client::Client;
-use super::find::{TaskKeyArgs, TaskNameArgs};
 use super::retry_client::RetryClient;
 use super::signals::Signals;
+use super::tasks::{TaskKeyArgs, TaskNameArgs};
 use super::{Code, output};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{TaskId, Topic};

@@ -4,7 +4,8 @@ use delayd_wire::{Attempt, Found, GetRequest, Task};
 
 use super::cell::{Cell, settings, whole};
 use super::client::ServerArgs;
-use super::find::{TaskKeyArgs, TaskNameArgs, or_key};
+use super::table::Column;
+use super::tasks::{TaskKeyArgs, TaskNameArgs, or_key};
 use super::{Code, follow, table, time};
 use crate::model::task::Topic;
 
@@ -86,17 +87,14 @@ fn content(task: &Task) -> String {
 
 /// A table of the recorded attempts. Line breaks in answers are escaped.
 fn log(attempts: &[Attempt]) -> String {
-    let row = |note: &Attempt| {
-        vec![
-            note.attempt.cell(),
-            note.started_ms.cell(),
-            time::lasting(note.duration_ms),
-            note.outcome.cell(),
-            note.answer.cell(),
-        ]
-    };
-    let rows: Vec<_> = attempts.iter().map(row).collect();
-    table::columns(&["attempt", "started", "duration", "outcome", "answer"], &rows)
+    let columns: [Column<Attempt>; 5] = [
+        ("attempt", |note| note.attempt.cell()),
+        ("started", |note| note.started_ms.cell()),
+        ("duration", |note| time::lasting(note.duration_ms)),
+        ("outcome", |note| note.outcome.cell()),
+        ("answer", |note| note.answer.cell()),
+    ];
+    table::of(attempts, &columns)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use delayd_wire::{InstanceListRequest, InstanceShown, Instances};
 
 use super::cell::Cell;
 use super::client::ServerArgs;
+use super::table::Column;
 use super::{Code, table};
 
 /// Show the instances that share the store.
@@ -25,26 +26,19 @@ fn shown(Instances { instances }: Instances) -> String {
     if instances.is_empty() {
         return "no heartbeat is known yet".into();
     }
-    let row = |one: &InstanceShown| {
-        vec![
-            one.name.cell(),
-            one.address.cell(),
-            one.version.cell(),
-            one.started_ms.cell(),
-            one.workers.cell(),
-            one.in_flight.cell(),
-            one.failing.cell(),
-            format!("{:.0}%", one.cpu * 100.0),
-            format!("{} MiB", one.memory_bytes >> 20),
-            one.seen_ms.cell(),
-        ]
-    };
-    let rows: Vec<_> = instances.iter().map(row).collect();
-    let head = [
-        "name", "address", "version", "started", "workers", "calls", "failing", "cpu", "memory",
-        "seen",
+    let columns: [Column<InstanceShown>; 10] = [
+        ("name", |one| one.name.cell()),
+        ("address", |one| one.address.cell()),
+        ("version", |one| one.version.cell()),
+        ("started", |one| one.started_ms.cell()),
+        ("workers", |one| one.workers.cell()),
+        ("calls", |one| one.in_flight.cell()),
+        ("failing", |one| one.failing.cell()),
+        ("cpu", |one| format!("{:.0}%", one.cpu * 100.0)),
+        ("memory", |one| format!("{} MiB", one.memory_bytes >> 20)),
+        ("seen", |one| one.seen_ms.cell()),
     ];
-    table::columns(&head, &rows)
+    table::of(&instances, &columns)
 }
 
 #[cfg(test)]

@@ -23,8 +23,8 @@ mod add;
 mod add_retry;
 mod args;
 mod audit;
-mod backup;
 mod cell;
+mod changes;
 mod check;
 mod client;
 mod completions;
@@ -34,18 +34,13 @@ mod destination;
 mod due;
 mod export;
 mod exported;
-mod find;
 mod follow;
 mod forecast;
-mod format;
 mod fsck;
 mod get;
 mod healthcheck;
 mod import;
 mod instances;
-mod list;
-mod manage;
-mod many;
 mod migrate;
 mod openapi;
 mod output;
@@ -56,14 +51,13 @@ mod receive;
 mod receiver;
 mod retry_client;
 mod schedule;
-mod search;
 mod secret;
 mod serve;
-mod settle;
 mod signals;
 mod stats;
 mod store;
 mod table;
+mod tasks;
 mod time;
 mod token;
 mod topic;
@@ -111,26 +105,26 @@ enum Command {
     Demo(demo::Args),
     Receive(receive::Args),
     Check(check::Args),
-    Backup(backup::Args),
+    Backup(store::BackupArgs),
     Fsck(fsck::Args),
-    Store(store::Args),
-    Format(format::Args),
+    Store(store::StoreArgs),
+    Format(store::FormatArgs),
     Healthcheck(healthcheck::Args),
     Token(token::Args),
     Completions(completions::Args),
     Add(add::Args),
-    Pull(pull::Args),
-    Ack(settle::AckArgs),
-    Nack(settle::NackArgs),
-    Extend(settle::ExtendArgs),
+    Pull(pull::PullArgs),
+    Ack(pull::AckArgs),
+    Nack(pull::NackArgs),
+    Extend(pull::ExtendArgs),
     Get(get::Args),
-    Find(find::Args),
-    List(list::Args),
-    Search(search::Args),
-    Cancel(manage::CancelArgs),
-    Update(manage::UpdateArgs),
-    CancelMany(many::CancelArgs),
-    UpdateMany(many::UpdateArgs),
+    Find(tasks::FindArgs),
+    List(tasks::ListArgs),
+    Search(tasks::SearchArgs),
+    Cancel(changes::CancelArgs),
+    Update(changes::UpdateArgs),
+    CancelMany(changes::CancelManyArgs),
+    UpdateMany(changes::UpdateManyArgs),
     Topic(topic::Args),
     Schedule(schedule::Args),
     Dead(dead::Args),
@@ -316,26 +310,26 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Demo(args) => demo::run(args, configuration.load()?).await,
             Command::Receive(args) => receive::run(args).await,
             Command::Check(args) => check::run(&args, &configuration.load()?, unread).await,
-            Command::Backup(args) => backup::run(args, &configuration.load()?).await,
+            Command::Backup(args) => store::back_up(args, &configuration.load()?).await,
             Command::Fsck(args) => fsck::run(args, &configuration.load()?).await,
             Command::Store(args) => store::run(args, &configuration.load()?).await,
-            Command::Format(args) => format::run(args, &configuration.load()?).await,
+            Command::Format(args) => store::format(args, &configuration.load()?).await,
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
             Command::Token(args) => token::run(&args),
             Command::Completions(args) => completions::run(&args),
             Command::Add(args) => add::run(args).await,
-            Command::Pull(args) => pull::run(args).await,
-            Command::Ack(args) => settle::ack(args).await,
-            Command::Nack(args) => settle::nack(args).await,
-            Command::Extend(args) => settle::extend(args).await,
+            Command::Pull(args) => pull::pull(args).await,
+            Command::Ack(args) => pull::ack(args).await,
+            Command::Nack(args) => pull::nack(args).await,
+            Command::Extend(args) => pull::extend(args).await,
             Command::Get(args) => get::run(args).await,
-            Command::Find(args) => find::run(args).await,
-            Command::List(args) => list::run(args).await,
-            Command::Search(args) => search::run(args).await,
-            Command::Cancel(args) => manage::cancel(args).await,
-            Command::Update(args) => manage::update(args).await,
-            Command::CancelMany(args) => many::cancel(args).await,
-            Command::UpdateMany(args) => many::update(args).await,
+            Command::Find(args) => tasks::find(args).await,
+            Command::List(args) => tasks::list(args).await,
+            Command::Search(args) => tasks::search(args).await,
+            Command::Cancel(args) => changes::cancel(args).await,
+            Command::Update(args) => changes::update(args).await,
+            Command::CancelMany(args) => changes::cancel_many(args).await,
+            Command::UpdateMany(args) => changes::update_many(args).await,
             Command::Topic(args) => topic::run(args).await,
             Command::Schedule(args) => schedule::run(args).await,
             Command::Dead(args) => dead::run(args).await,

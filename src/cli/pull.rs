@@ -1,12 +1,17 @@
-//! `delayd pull`: pulls due tasks of a topic, or reads one task.
+//! `delayd pull`, and `delayd ack`, `delayd nack` and `delayd extend`, which settle a leased task.
 
-use delayd_wire::{Number, PullRequest, Pulled, PulledMany, UpTo};
+use delayd_wire::span::{Span, lease_of};
+use delayd_wire::{
+    AckRequest, ExtendRequest, NackRequest, Nothing, Number, PullRequest, Pulled, PulledMany,
+    Returned, UpTo,
+};
 
 use super::cell::{Cell, whole};
 use super::client::ServerArgs;
+use super::due::{At, PASSED};
+use super::table::Column;
 use super::{Code, table};
-use crate::model::task::{TaskId, Topic};
-use delayd_wire::span::{Span, lease_of};
+use crate::model::task::{Receipt, TaskId, Topic};
 
 /// Pull due tasks, or read one by its id or a key.
 ///
@@ -20,7 +25,7 @@ Examples:
   delayd pull notes --count 10 --lease 30s --wait 20s
   delayd pull notes --task-id 1795234567000042 --json
   delayd pull alive --key device-7")]
-pub(super) struct Args {
+pub(super) struct PullArgs {
     /// The topic
     topic: Topic,
     /// The maximum number of tasks
@@ -49,9 +54,9 @@ pub(super) struct Args {
     server: ServerArgs,
 }
 
-pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
+pub(super) async fn pull(args: PullArgs) -> anyhow::Result<Code> {
     const PATH: &str = "/delay/task/pull";
-    let Args { topic, count, lease, wait, task_id, key, idempotency_key, server } = args;
+    let PullArgs { topic, count, lease, wait, task_id, key, idempotency_key, server } = args;
     let body = PullRequest {
         topic,
         task_id: task_id.map(Into::into),
@@ -77,13 +82,103 @@ fn shown(tasks: &[Pulled]) -> String {
     if tasks.is_empty() {
         return "no task is due".into();
     }
-    // The content is not cut: a consumed task is shown only here.
-    let row = |task: &Pulled| {
-        let content = task.content.as_deref().map_or_else(|| "-".into(), whole);
-        vec![task.task_id.cell(), task.attempt.cell(), task.receipt.cell(), content]
+    let columns: [Column<Pulled>; 4] = [
+        ("task_id", |task| task.task_id.cell()),
+        ("attempt", |task| task.attempt.cell()),
+        ("receipt", |task| task.receipt.cell()),
+        // It is not cut: a consumed task is shown only here.
+        ("content", |task| task.content.as_deref().map_or_else(|| "-".into(), whole)),
+    ];
+    table::of(tasks, &columns)
+}
+
+/// A leased task.
+#[derive(Debug, clap::Args)]
+struct Held {
+    /// The topic
+    topic: Topic,
+    /// The task's id
+    task_id: TaskId,
+    /// The receipt from the pull, or from the header `delay-receipt` of a callback
+    receipt: Receipt,
+}
+
+/// Acknowledge a leased task: it is delivered.
+///
+/// It may be repeated.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd pull notes --lease 30s
+  delayd ack notes 1795234567000042 9bd5ed4260de3f80b245b815")]
+pub(super) struct AckArgs {
+    #[command(flatten)]
+    held: Held,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Return a leased task: its attempt is used, and it is scheduled again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815
+  delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815 --in 5m
+  delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815 --at 2026-11-23T20:00:00+08:00")]
+pub(super) struct NackArgs {
+    #[command(flatten)]
+    held: Held,
+    /// Due again after this time (seconds, or 1500ms, 10s, 5m, 2h, 7d) instead of its backoff
+    #[arg(long = "in", value_name = "DURATION", conflicts_with = "at")]
+    after: Option<Span>,
+    #[command(flatten)]
+    at: At,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+/// Extend the lease of a task. The receipt stays the same.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  delayd extend notes 1795234567000042 9bd5ed4260de3f80b245b815 --lease 5m")]
+pub(super) struct ExtendArgs {
+    #[command(flatten)]
+    held: Held,
+    /// The new lease, from now: 1s to 12h
+    #[arg(long, value_name = "DURATION", value_parser = lease_of)]
+    lease: Span,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
+    let Held { topic, task_id, receipt } = args.held;
+    let body = AckRequest { topic, task_id: task_id.into(), receipt };
+    args.server.ask("/delay/task/ack", &body, |_: Nothing| "delivered".into()).await?;
+    Ok(Code::Done)
+}
+
+pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
+    let Held { topic, task_id, receipt } = args.held;
+    let (at, zone) = (args.at.text(), args.at.zone.clone());
+    let body = NackRequest { topic, task_id: task_id.into(), receipt, delay: args.after, at, zone };
+    let has_passed = |due| args.at.has_passed(due);
+    let shown = |returned: Returned| match returned.due_ms {
+        Some(due) if has_passed(due) => format!("returned, due {}: {PASSED}", due.cell()),
+        Some(due) => format!("returned, due {}", due.cell()),
+        None => "returned".into(),
     };
-    let rows: Vec<_> = tasks.iter().map(row).collect();
-    table::columns(&["task_id", "attempt", "receipt", "content"], &rows)
+    args.server.ask("/delay/task/nack", &body, shown).await?;
+    Ok(Code::Done)
+}
+
+pub(super) async fn extend(args: ExtendArgs) -> anyhow::Result<Code> {
+    let shown = |_: Nothing| format!("leased for {} from now", args.lease);
+    let Held { topic, task_id, receipt } = args.held;
+    let body = ExtendRequest { topic, task_id: task_id.into(), receipt, lease: UpTo(args.lease) };
+    args.server.ask("/delay/task/extend", &body, shown).await?;
+    Ok(Code::Done)
 }
 
 #[cfg(test)]

@@ -2,7 +2,17 @@
 
 use comfy_table::{Table, presets};
 
+/// A column: its heading, and the value of a row.
+pub(super) type Column<T> = (&'static str, fn(&T) -> String);
+
 /// A table with a header.
+pub(super) fn of<T>(rows: &[T], columns: &[Column<T>]) -> String {
+    let head: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let row = |row: &T| columns.iter().map(|(_, value)| value(row)).collect();
+    self::columns(&head, &rows.iter().map(row).collect::<Vec<_>>())
+}
+
+/// A table with a header, whose columns depend on the rows.
 pub(super) fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
     let head = head.iter().map(|name| name.to_uppercase()).collect();
     padded(&[std::slice::from_ref(&head), rows].concat())

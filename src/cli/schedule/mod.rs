@@ -10,6 +10,7 @@ use delayd_wire::{
 use super::cell::{Cell, settings, whole};
 use super::client::ServerArgs;
 use super::paging::Paging;
+use super::table::Column;
 use super::{Code, table, time};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{ScheduleName, Topic};
@@ -185,19 +186,17 @@ async fn list(ListArgs { topic, paging, server }: ListArgs) -> anyhow::Result<Co
 }
 
 fn listed(schedules: &[ScheduleShown]) -> String {
-    let row = |schedule: &ScheduleShown| {
-        let next = schedule.next.first().map(|next| next.moment.clone());
-        let last = schedule.recent.first().and_then(|last| last.state);
-        vec![
-            schedule.schedule.cell(),
-            rule(schedule),
-            schedule.zone.cell(),
-            if schedule.paused { "paused".into() } else { next.cell() },
-            last.cell(),
-        ]
-    };
-    let rows: Vec<_> = schedules.iter().map(row).collect();
-    table::columns(&["schedule", "rule", "zone", "next", "last"], &rows)
+    let columns: [Column<ScheduleShown>; 5] = [
+        ("schedule", |shown| shown.schedule.cell()),
+        ("rule", rule),
+        ("zone", |shown| shown.zone.cell()),
+        ("next", |shown| match shown.paused {
+            true => "paused".into(),
+            false => shown.next.first().map(|next| next.moment.clone()).cell(),
+        }),
+        ("last", |shown| shown.recent.first().and_then(|last| last.state).cell()),
+    ];
+    table::of(schedules, &columns)
 }
 
 /// The cron expression, or the distance.
@@ -237,18 +236,14 @@ fn shown(schedule: ScheduleShown) -> String {
     if schedule.recent.is_empty() {
         return pairs;
     }
-    let row = |occurrence: &ScheduleOccurrence| {
-        vec![
-            occurrence.moment.cell(),
-            occurrence.task_id.cell(),
-            occurrence.state.cell(),
-            occurrence.attempts.cell(),
-            occurrence.last_outcome.cell(),
-        ]
-    };
-    let rows: Vec<_> = schedule.recent.iter().map(row).collect();
-    let head = ["moment", "task_id", "state", "attempts", "outcome"];
-    format!("{pairs}\n\n{}", table::columns(&head, &rows))
+    let columns: [Column<ScheduleOccurrence>; 5] = [
+        ("moment", |one| one.moment.cell()),
+        ("task_id", |one| one.task_id.cell()),
+        ("state", |one| one.state.cell()),
+        ("attempts", |one| one.attempts.cell()),
+        ("outcome", |one| one.last_outcome.cell()),
+    ];
+    format!("{pairs}\n\n{}", table::of(&schedule.recent, &columns))
 }
 
 /// The word of a value, as the answer has it.

@@ -4,7 +4,7 @@ use delayd_wire::{Count, TaskState, TopicListed, TopicShown, Topics};
 use serde_json::{Map, Value};
 
 use crate::cli::cell::{self, Cell};
-use crate::cli::table;
+use crate::cli::table::{self, Column};
 
 /// The counts, in the order of the life cycle.
 pub(in crate::cli) fn counts(count: &Count) -> [(TaskState, u64); 6] {
@@ -40,20 +40,16 @@ pub(super) fn counted(topics: &[TopicListed]) -> String {
     if topics.is_empty() {
         return NONE.into();
     }
-    let row = |listed: &TopicListed| {
-        let count = |of: fn(&Count) -> u64| listed.counts.as_ref().map(of).cell();
-        vec![
-            listed.topic.cell(),
-            state(listed.paused, listed.overdue).into(),
-            count(|counts| counts.scheduled),
-            count(|counts| counts.leased),
-            count(|counts| counts.dead),
-            listed.next_due_ms.cell(),
-            listed.oldest_overdue_ms.cell(),
-        ]
-    };
-    let head = ["topic", "state", "scheduled", "leased", "dead", "next due", "overdue since"];
-    table::columns(&head, &topics.iter().map(row).collect::<Vec<_>>())
+    let columns: [Column<TopicListed>; 7] = [
+        ("topic", |listed| listed.topic.cell()),
+        ("state", |listed| state(listed.paused, listed.overdue).into()),
+        ("scheduled", |listed| listed.counts.as_ref().map(|counts| counts.scheduled).cell()),
+        ("leased", |listed| listed.counts.as_ref().map(|counts| counts.leased).cell()),
+        ("dead", |listed| listed.counts.as_ref().map(|counts| counts.dead).cell()),
+        ("next due", |listed| listed.next_due_ms.cell()),
+        ("overdue since", |listed| listed.oldest_overdue_ms.cell()),
+    ];
+    table::of(topics, &columns)
 }
 
 /// The answer of `/delay/topic/list` with the names of all topics.
@@ -61,11 +57,12 @@ pub(super) fn names(Topics { topics, .. }: Topics) -> String {
     if topics.is_empty() {
         return NONE.into();
     }
-    let row = |listed: &TopicListed| {
-        let state = state(listed.paused, listed.overdue);
-        vec![listed.topic.cell(), listed.shards.cell(), state.into()]
-    };
-    table::columns(&["topic", "shards", "state"], &topics.iter().map(row).collect::<Vec<_>>())
+    let columns: [Column<TopicListed>; 3] = [
+        ("topic", |listed| listed.topic.cell()),
+        ("shards", |listed| listed.shards.cell()),
+        ("state", |listed| state(listed.paused, listed.overdue).into()),
+    ];
+    table::of(&topics, &columns)
 }
 
 /// The answer of `/delay/topic/get` and `/set`.

@@ -46,8 +46,8 @@ pub struct Instance {
     pub calls: u64,
     /// Whether it makes callbacks.
     pub has_workers: bool,
-    /// Whether it shares the lanes with others: it may claim, and asks for help. Earlier versions
-    /// do not say so, because they look at all lanes and never ask.
+    /// Whether it shares the lanes with others: it may claim. Earlier versions do not say so,
+    /// because they look at all lanes.
     pub divides: bool,
     /// The newest format of a store that it knows. Earlier versions do not say it, and know 1.
     pub format: u32,

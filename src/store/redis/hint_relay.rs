@@ -23,8 +23,7 @@ const RESEND: Duration = Duration::from_millis(200);
 
 /// Publishes hints and messages for ever. Those that arrive during a round trip, or during the
 /// pause after it, are sent together. They use the link of polls, so that claims do not wait for
-/// them. What was not published is sent again with what came meanwhile: no receiver notices a
-/// request for help that was not sent.
+/// them. What was not published is sent again with what came meanwhile.
 pub(super) async fn publish(session: Arc<Session>) {
     loop {
         let publications = session.hints.outgoing().await;

@@ -75,7 +75,7 @@ fn all() -> Vec<Series> {
     }
     let stall = |seconds| Setup {
         stall: Duration::from_secs(seconds),
-        warm_up: Duration::from_secs(120),
+        warm_up: Duration::from_secs(240),
         ..Setup::new(50, 10_000, 1_000.0)
     };
     all.push(Series { name: "stall", setups: vec![stall(5), stall(20)], is_last: |_| false });

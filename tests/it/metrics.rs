@@ -38,16 +38,15 @@ to `consumer` for a pulled task.
 |---|---|
 | `clock` | the store's clock was set forward: this time did not pass |
 | `operator` | the topic is paused, the service is held or not configured, or a rate is used up |
-| `receiver` | breaker open, slots taken (or those of the topic), slow start, or `Retry-After` |
+| `receiver` | breaker open, slots taken (also the topic's), slow start, `Retry-After`, no token |
 | `store` | the store does not answer, or a claim takes this long |
 | `unknown` | the instance that hands the task out had not started yet |
 | `consumer` | none of these: no consumer waits to pull |
 | `delayd` | none of these: slots are free |
 
-Of two delays of the same length, the one that comes first in this table counts. An instance that
-starts does not know what delayed tasks before. So a task that was due before its start is late by
-`unknown`. That does not count against the objective, because a restart during an outage of a
-receiver would look like a failure of delayd.
+An instance that starts does not know what delayed tasks before. So a task that was due before its
+start is late by `unknown`. That does not count against the objective, because a restart during an
+outage of a receiver would look like a failure of delayd.
 
 A task is *bad* if the parts of delayd and of the store together exceed the objective of its topic
 (`lateness_objective`, or `objective.lateness`, 1 s). `objective.target` (0.999) is the share of

@@ -32,7 +32,7 @@ use crate::api::{self, Api, Tokens};
 use crate::audit::{AuditEntry, AuditLog, AuditResult, AuditSource};
 use crate::callback::{self, Client, Services};
 use crate::instances::Instances;
-use crate::limits::DestinationLimits;
+use crate::limits::{DestinationLimits, TopicLimits};
 use crate::maintenance::{Janitor, Planner};
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
@@ -150,7 +150,7 @@ impl App {
         let open_files = params::raise_open_file_limit();
         let limits = params::limits(&settings, open_files);
         let server = params::server(limits.concurrency, open_files, CLOSING);
-        let (limits, topic_limits) = (DestinationLimits::new(limits), Arc::default());
+        let (limits, topic_limits) = (DestinationLimits::new(limits), TopicLimits::default());
 
         let metrics = Metrics::with_store(api::routes(), store.metrics().clone());
         params::set_objective(&settings, &metrics);
@@ -162,7 +162,7 @@ impl App {
                 topics: topics.clone(),
                 services: services.clone(),
                 limits: limits.clone(),
-                topic_limits: Arc::clone(&topic_limits),
+                topic_limits: topic_limits.clone(),
                 instances: instances.clone(),
                 metrics: metrics.clone(),
             },

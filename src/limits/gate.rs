@@ -1,4 +1,5 @@
-//! The gate of one destination: its rate, circuit breaker, slow start and holds.
+//! The gate of one destination: its rate, circuit breaker, slow start and holds. The gate of a
+//! topic has a rate only.
 //!
 //! It is pure: the caller passes the time, and the gate knows neither slots nor waiters. It returns
 //! how many calls may begin now, and learns from each call whether the destination is healthy.
@@ -11,6 +12,7 @@
 //! | hold | an operator sets it | an operator releases it |
 //! | token | the service's OAuth has none | it has one |
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,7 +21,6 @@ use super::rate_limit::RateLimit;
 use super::slow_start::SlowStart;
 use crate::model::breaker::{self, Breaker, State, Ticket, Verdict};
 use crate::model::culprit::Culprit;
-use crate::model::task::Destination;
 use delayd_wire::Rate;
 
 /// What a call showed about its destination.
@@ -31,34 +32,49 @@ pub(super) enum Ending {
     Failed(String),
 }
 
-/// One destination's gate.
+/// One gate.
 #[derive(Debug)]
 pub(super) struct Gate {
     rate: RateLimit,
-    breaker: Breaker,
-    /// The state of the breaker that was logged last.
-    logged: State,
-    slow_start: SlowStart,
+    /// `None` for a topic: the outcomes of its calls count for their destinations.
+    health: Option<Health>,
     /// The end of the wait that the destination's `Retry-After` asks for.
     retry_after: Option<Instant>,
     is_held: bool,
     /// Why there is no OAuth token.
     no_token: Option<String>,
+}
+
+/// How healthy a destination is, by the outcomes of its calls.
+#[derive(Debug)]
+struct Health {
+    breaker: Breaker,
+    /// The state of the breaker that was logged last.
+    logged: State,
+    slow_start: SlowStart,
     last_failure: Option<(String, Instant)>,
 }
 
-impl Gate {
-    /// A gate that is open.
-    pub(super) fn new(rate: Option<Rate>, breaker: &breaker::Params, now: Instant) -> Self {
+impl Health {
+    fn new(breaker: &breaker::Params, now: Instant) -> Self {
         Self {
-            rate: RateLimit::new(rate, now),
             breaker: Breaker::new(breaker.clone(), now),
             logged: State::Closed,
             slow_start: SlowStart::new(),
+            last_failure: None,
+        }
+    }
+}
+
+impl Gate {
+    /// A gate that is open. Without `breaker`, it has neither a breaker nor a slow start.
+    pub(super) fn new(rate: Option<Rate>, breaker: Option<&breaker::Params>, now: Instant) -> Self {
+        Self {
+            rate: RateLimit::new(rate, now),
+            health: breaker.map(|breaker| Health::new(breaker, now)),
             retry_after: None,
             is_held: false,
             no_token: None,
-            last_failure: None,
         }
     }
 
@@ -72,7 +88,9 @@ impl Gate {
 
     /// Changes the settings of the breaker. Its state stays.
     pub(super) fn set_breaker(&mut self, params: &breaker::Params, now: Instant) {
-        self.breaker.set_params(params, now);
+        if let Some(health) = &mut self.health {
+            health.breaker.set_params(params, now);
+        }
     }
 
     /// How many calls may begin now.
@@ -80,7 +98,12 @@ impl Gate {
         if self.is_held || self.no_token.is_some() || self.held_for(now).is_some() {
             return 0;
         }
-        self.rate.available(now).min(self.breaker.room(now))
+        self.rate.available(now).min(self.room(now))
+    }
+
+    /// How many calls the breaker admits.
+    fn room(&mut self, now: Instant) -> usize {
+        self.health.as_mut().map_or(usize::MAX, |health| health.breaker.room(now))
     }
 
     /// Who keeps the gate closed; `None` if it is open.
@@ -88,7 +111,7 @@ impl Gate {
         if self.is_held {
             return Some(Culprit::Operator);
         }
-        if self.no_token.is_some() || self.held_for(now).is_some() || self.breaker.room(now) == 0 {
+        if self.no_token.is_some() || self.held_for(now).is_some() || self.room(now) == 0 {
             return Some(Culprit::Receiver);
         }
         (self.rate.available(now) == 0).then_some(Culprit::Operator)
@@ -96,10 +119,10 @@ impl Gate {
 
     /// How many calls may run at a time.
     pub(super) fn window(&mut self, now: Instant) -> usize {
-        match self.breaker.state(now) {
+        match self.breaker(now) {
             // Calls that still hang from before the outage must not block the probes.
             State::HalfOpen => usize::MAX,
-            State::Closed | State::Open => self.slow_start.window(now),
+            State::Closed | State::Open => self.slow_start(now),
         }
     }
 
@@ -109,40 +132,50 @@ impl Gate {
         if self.is_held || self.no_token.is_some() {
             return None;
         }
-        self.held_for(now).max(self.breaker.retry_in(now)).max(self.rate.retry_in(now))
+        self.held_for(now).max(self.breaker_retry_in(now)).max(self.rate.retry_in(now))
+    }
+
+    fn breaker_retry_in(&mut self, now: Instant) -> Option<Duration> {
+        self.health.as_mut()?.breaker.retry_in(now)
     }
 
     /// How long until an open breaker becomes half-open.
     pub(super) fn probes_in(&mut self, now: Instant) -> Option<Duration> {
-        match self.breaker.state(now) {
-            State::Open => self.breaker.retry_in(now),
+        match self.breaker(now) {
+            State::Open => self.breaker_retry_in(now),
             State::Closed | State::HalfOpen => None,
         }
     }
 
     /// Ends the wait of an open breaker.
     pub(super) fn probe(&mut self, now: Instant) {
-        self.breaker.end_wait(now);
+        if let Some(health) = &mut self.health {
+            health.breaker.end_wait(now);
+        }
     }
 
     /// Takes a token and a probe for each of `count` calls, at most as many as it admits. Calls
     /// that are reserved together have the same ticket.
     pub(super) fn reserve(&mut self, count: usize, now: Instant) -> Option<Ticket> {
         self.rate.take(count, now);
-        (0..count).filter_map(|_| self.breaker.reserve(now)).last()
+        let breaker = &mut self.health.as_mut()?.breaker;
+        (0..count).filter_map(|_| breaker.reserve(now)).last()
     }
 
     /// Gives back the tokens and probes of calls that did not begin.
     pub(super) fn give_back(&mut self, count: usize, ticket: Option<Ticket>, now: Instant) {
         self.rate.give_back(count, now);
+        let Some(health) = &mut self.health else { return };
         for ticket in std::iter::repeat_n(ticket, count).flatten() {
-            self.breaker.end(ticket, None, now);
+            health.breaker.end(ticket, None, now);
         }
     }
 
     /// A call begins, and has to end within `timeout`. Otherwise the breaker counts it as failed.
     pub(super) fn begin(&mut self, ticket: &mut Ticket, timeout: Duration, now: Instant) {
-        self.breaker.begin(ticket, now, timeout);
+        if let Some(health) = &mut self.health {
+            health.breaker.begin(ticket, now, timeout);
+        }
     }
 
     /// A call has ended. Without an ending, it says nothing about the destination. `limit` is the
@@ -154,34 +187,36 @@ impl Gate {
         limit: usize,
         now: Instant,
     ) {
+        let Some(health) = &mut self.health else { return };
         let verdict = match ending {
             Some(Ending::Succeeded) => {
-                self.slow_start.succeeded(now, limit);
+                health.slow_start.succeeded(now, limit);
                 Some(Verdict::Success)
             }
             Some(Ending::Failed(outcome)) => {
-                self.slow_start.failed();
-                self.last_failure = Some((outcome, now));
+                health.slow_start.failed();
+                health.last_failure = Some((outcome, now));
                 Some(Verdict::Failure)
             }
             None => None,
         };
         if let Some(ticket) = ticket {
-            self.breaker.end(ticket, verdict, now);
+            health.breaker.end(ticket, verdict, now);
         }
     }
 
     /// Logs a change of the breaker's state. Returns whether there was one: then waiters have
     /// another time to wait.
-    pub(super) fn log_change(&mut self, sn: &Destination, now: Instant) -> bool {
-        let (before, state) = (self.logged, self.breaker.state(now));
+    pub(super) fn log_change(&mut self, sn: &impl Display, now: Instant) -> bool {
+        let Some(health) = &mut self.health else { return false };
+        let (before, state) = (health.logged, health.breaker.state(now));
         if state == before {
             return false;
         }
-        self.logged = state;
+        health.logged = state;
         let outcome =
-            self.last_failure.as_ref().map_or("calls hang", |(outcome, _)| outcome.as_str());
-        let open_ms = self.breaker.retry_in(now).unwrap_or_default().as_millis() as u64;
+            health.last_failure.as_ref().map_or("calls hang", |(outcome, _)| outcome.as_str());
+        let open_ms = health.breaker.retry_in(now).unwrap_or_default().as_millis() as u64;
         match (before, state) {
             (_, State::Closed) => {
                 tracing::info!(%sn, breaker = "closed", "Service {sn} is healthy again")
@@ -204,7 +239,7 @@ impl Gate {
         }
         if state == State::Open {
             // After the outage, the destination is called slowly at first.
-            self.slow_start = SlowStart::new();
+            health.slow_start = SlowStart::new();
         }
         true
     }
@@ -245,12 +280,12 @@ impl Gate {
     }
 
     pub(super) fn breaker(&mut self, now: Instant) -> State {
-        self.breaker.state(now)
+        self.health.as_mut().map_or(State::Closed, |health| health.breaker.state(now))
     }
 
     /// The window of the slow start, whatever the state of the breaker.
     pub(super) fn slow_start(&self, now: Instant) -> usize {
-        self.slow_start.window(now)
+        self.health.as_ref().map_or(usize::MAX, |health| health.slow_start.window(now))
     }
 
     /// How much longer the wait for `Retry-After` lasts.
@@ -261,7 +296,8 @@ impl Gate {
 
     /// The outcome of the last failed call, and how long ago it was.
     pub(super) fn last_failure(&self, now: Instant) -> Option<(String, Duration)> {
-        self.last_failure.as_ref().map(|(outcome, at)| (outcome.clone(), now.duration_since(*at)))
+        let (outcome, at) = self.health.as_ref()?.last_failure.as_ref()?;
+        Some((outcome.clone(), now.duration_since(*at)))
     }
 
     /// Whether a new gate would admit the same number of calls, apart from the breaker.

@@ -7,7 +7,7 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn gate(rate: &str, now: Instant) -> Gate {
-    Gate::new(rate.parse().ok(), &breaker::Params::default(), now)
+    Gate::new(rate.parse().ok(), Some(&breaker::Params::default()), now)
 }
 
 /// Makes one call, which ends at once.

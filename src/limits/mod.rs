@@ -8,8 +8,9 @@
 //! - `bulkhead`: slots with a limit, and a fair wait queue (`wait_queue`).
 //! - `gate`: whether calls to a destination may begin. Each call tells it whether the destination
 //!   is healthy.
-//! - [`TopicLimits`] and [`DestinationLimits`] put a lock around these, and hand out permits. A
-//!   call needs a permit of its destination, and one of its topic if that has limits.
+//! - `limiter`: puts a lock around these, and hands out permits. [`DestinationLimits`] and
+//!   [`TopicLimits`] are one each. A call needs a permit of its destination, and one of its topic
+//!   if that has limits.
 //!
 //! A worker reserves permits before it claims, so that it can call each claimed task at once. A
 //! destination without permits is not claimed: its tasks stay on their schedule. A worker that got
@@ -28,19 +29,30 @@
 mod allowance;
 mod bulkhead;
 mod destination;
+mod entry;
 mod gate;
 mod last_block;
+mod limiter;
+mod observer;
+mod params;
+mod permit;
 mod rate_limit;
+mod recent;
+mod shared;
 mod slow_start;
+mod survey;
+mod table;
 mod token_bucket;
-mod topic;
 mod wait_queue;
+mod waiter;
 
 pub use allowance::Allowance;
-pub use destination::{
-    DestinationLimits, Detail, Figures, HoldsAsked, LimitParams, Permit, Permits, RecentCalls,
-    Standing, Survey, Waiter,
-};
+pub use destination::{DestinationLimits, HoldsAsked};
+pub use limiter::{Limiter, TopicLimits};
+pub use params::{Detail, LimitParams, Limited, Standing};
+pub use permit::{Permit, Permits};
+pub use recent::RecentCalls;
+pub use survey::{Figures, Survey};
 pub use token_bucket::TokenBucket;
-pub use topic::{TopicBulkhead, TopicLimits, TopicPermit, TopicPermits, TopicWaiter};
 pub use wait_queue::{Availability, Wake};
+pub use waiter::Waiter;

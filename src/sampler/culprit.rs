@@ -63,7 +63,7 @@ impl<'a> CulpritFinder<'a> {
         let by_topic = || {
             let topic = topic?;
             let allowance = Allowance::of_topic(&topic.policy)?;
-            self.topic_limits.of(&topic.entry.topic).delayed_by(allowance)
+            self.topic_limits.delayed_by(&topic.entry.topic, allowance)
         };
         let by_rate = || has_rate.then_some(Culprit::Operator);
         blocked.or_else(by_topic).or_else(by_rate).or(self.unblocked)

@@ -61,7 +61,7 @@ pub struct Parts<S = AnyStore> {
     /// The limits of destinations.
     pub limits: DestinationLimits,
     /// The limits of topics, which the workers of this instance use.
-    pub topic_limits: Arc<TopicLimits>,
+    pub topic_limits: TopicLimits,
     /// The instances.
     pub instances: Arc<Instances>,
     /// The metrics, which it sets.

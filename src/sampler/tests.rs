@@ -50,7 +50,7 @@ fn bench() -> Bench {
         store,
         services: Arc::new(Services::new(vec![service]).unwrap()),
         limits: DestinationLimits::new(limits),
-        topic_limits: Arc::default(),
+        topic_limits: Default::default(),
         instances: Arc::default(),
         metrics: Metrics::new([]),
     };
@@ -152,7 +152,7 @@ async fn tasks_that_wait_for_slots_are_the_receivers() {
     let policy = TopicPolicy { concurrency: Some(3), ..TopicPolicy::default() };
     bench.parts.store.set_policy(&topic, &policy).await.unwrap();
     bench.parts.topics.refresh().await.unwrap();
-    let permits = bench.parts.topic_limits.of(&topic).reserve(allowance(3), 3);
+    let permits = bench.parts.topic_limits.reserve(&topic, allowance(3), 3);
     assert_eq!(bench.overdue(WORKER).await, [(Culprit::Receiver, 2)], "of the topic");
     drop(permits);
     bench.becomes(Culprit::Delayd, 2).await;

@@ -13,7 +13,6 @@ use super::permits::{CallPermits, Reserved};
 use super::settler::Ending;
 use super::shared::Shared;
 use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
-use crate::limits::TopicPermit;
 use crate::metrics::{AttemptOutcome, ServiceMetrics};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
@@ -100,8 +99,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         if self.shared.stopping.is_cancelled() || !self.lease_covers(timeout).await {
             return Some(Transition::Release);
         }
-        self.permits.destination.begin(timeout + OVERDUE);
-        self.permits.topic.iter_mut().for_each(TopicPermit::begin);
+        self.permits.begin(timeout + OVERDUE);
         let shared = self.shared.clone();
         let (began, started, excerpt) =
             (Instant::now(), self.shared.time.store_now(), Excerpt::default());

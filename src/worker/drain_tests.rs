@@ -89,7 +89,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         store,
         client: NoCalls,
         services: Arc::new(Services::new(Vec::new()).unwrap()),
-        topic_limits: Arc::default(),
+        topic_limits: Default::default(),
         limits: DestinationLimits::new(LimitParams {
             concurrency: 1,
             concurrency_per_service: 1,

@@ -24,7 +24,7 @@ use super::permits::Reserved;
 use super::shared::Shared;
 use super::wake_ups::WakeUps;
 use crate::callback::Caller;
-use crate::limits::{Allowance, Availability, TopicPermits, TopicWaiter, Waiter};
+use crate::limits::{Allowance, Availability, Permits, Waiter};
 use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, Topic};
 use crate::store::Delivery;
@@ -44,7 +44,7 @@ pub(super) struct DueDestinations {
     unknown: BTreeSet<Destination>,
     /// The lane's position in the wait queue of the topic. `None` if the topic has no limits, or
     /// the lane has not waited for it yet.
-    of_topic: Option<TopicWaiter>,
+    of_topic: Option<Waiter<Topic>>,
     /// Notified when it is the lane's turn in one of the queues.
     wake: Arc<Notify>,
     wake_ups: Arc<WakeUps>,
@@ -57,7 +57,7 @@ pub(super) struct DueDestinations {
 struct Known {
     /// The lane's position in its wait queue. `None` if the lane has not waited for it since it
     /// last got permits.
-    waiter: Option<Waiter>,
+    waiter: Option<Waiter<Destination>>,
     /// The last scan that it was named in.
     scan: u64,
 }
@@ -180,7 +180,7 @@ impl DueDestinations {
         delays: &mut Delays,
     ) -> (Reserved, bool) {
         let of_topic = self.take_of_topic(shared, batch);
-        let mut left = of_topic.as_ref().map_or(batch, TopicPermits::len);
+        let mut left = of_topic.as_ref().map_or(batch, Permits::len);
         let mut reserved = Reserved::of_topic(of_topic);
         let now = shared.time.store_now();
         // The tasks that follow those of this claim wait for the next free slot.
@@ -255,11 +255,11 @@ impl DueDestinations {
         &self,
         shared: &Shared<impl Delivery, impl Caller>,
         batch: usize,
-    ) -> Option<TopicPermits> {
+    ) -> Option<Permits<Topic>> {
         let allowance = Allowance::of_topic(&shared.policy_of(&self.topic))?;
         Some(match &self.of_topic {
             Some(waiter) => waiter.reserve(allowance, batch),
-            None => shared.parts.topic_limits.of(&self.topic).reserve(allowance, batch),
+            None => shared.parts.topic_limits.reserve(&self.topic, allowance, batch),
         })
     }
 
@@ -286,7 +286,7 @@ impl DueDestinations {
             self.ready.remove(&destination);
         }
         delays.topic_blocked(shared.time.store_now(), None);
-        self.of_topic.iter().for_each(TopicWaiter::suspend);
+        self.of_topic.iter().for_each(Waiter::suspend);
         Availability::Later(self.first_timer())
     }
 
@@ -359,7 +359,7 @@ impl DueDestinations {
         full: bool,
     ) -> Option<Culprit> {
         let allowance = Allowance::of_topic(&shared.policy_of(&self.topic))?;
-        shared.parts.topic_limits.of(&self.topic).blocked_by(allowance).or(promised(full))
+        shared.parts.topic_limits.blocked_by(&self.topic, allowance).or(promised(full))
     }
 
     fn check_topic(&mut self, shared: &Shared<impl Delivery, impl Caller>) -> Availability {
@@ -367,7 +367,7 @@ impl DueDestinations {
             self.of_topic = None;
             return Availability::Now;
         };
-        let enqueue = || shared.parts.topic_limits.of(&self.topic).enqueue(Arc::clone(&self.wake));
+        let enqueue = || shared.parts.topic_limits.enqueue(&self.topic, Arc::clone(&self.wake));
         self.of_topic.get_or_insert_with(enqueue).check(allowance)
     }
 
@@ -376,7 +376,7 @@ impl DueDestinations {
     pub(super) fn suspend(&mut self) {
         self.take_turns(false);
         self.suspend_destinations();
-        self.of_topic.iter().for_each(TopicWaiter::suspend);
+        self.of_topic.iter().for_each(Waiter::suspend);
     }
 
     /// Gives up the turns that were not used. The destinations stay ready.

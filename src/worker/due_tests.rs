@@ -52,8 +52,8 @@ async fn a_lane_that_waits_for_its_topic_leaves_its_timers_to_others() {
     assert!(matches!(keeps_timer, Availability::Later(Some(_))), "{keeps_timer:?}");
     let (_other, has_none) = of("other".parse().unwrap(), &woken);
     assert_eq!(has_none, Availability::Later(None));
-    let topic = shared.parts.topic_limits.of(&lane().topic);
-    let _full = topic.reserve(Allowance { concurrency: 1, rate: None }, 1);
+    let one = Allowance { concurrency: 1, rate: None };
+    let _full = shared.parts.topic_limits.reserve(&lane().topic, one, 1);
     while shared.parts.limits.blocked_by(&s, Allowance::default()).is_some() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -63,7 +63,7 @@ pub struct Parts<S = AnyStore, C = Client> {
     /// The limits of destinations.
     pub limits: DestinationLimits,
     /// The limits of topics.
-    pub topic_limits: Arc<TopicLimits>,
+    pub topic_limits: TopicLimits,
     /// The instances.
     pub instances: Arc<Instances>,
     /// What is counted.

@@ -283,7 +283,7 @@ impl Bench {
             topics: Arc::new(Registry::new(store.clone(), topic::Params { max_topics: 10 })),
             client: ByHand(made),
             services: Arc::new(Services::new(services.iter().map(service).collect()).unwrap()),
-            topic_limits: Arc::default(),
+            topic_limits: Default::default(),
             limits: DestinationLimits::new(limits),
             instances: Arc::default(),
             metrics: Metrics::new([]),

@@ -304,7 +304,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_poll() {
             topics: topics.clone(),
             client: Client::new(client).unwrap(),
             services: Arc::new(Services::new(vec![service]).unwrap()),
-            topic_limits: Arc::default(),
+            topic_limits: Default::default(),
             limits: DestinationLimits::new(LimitParams {
                 concurrency: 64,
                 concurrency_per_service: 64,

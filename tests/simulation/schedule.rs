@@ -380,7 +380,7 @@ impl Deployment {
                 }))
                 .expect("the services of the plan are valid"),
             ),
-            topic_limits: Arc::default(),
+            topic_limits: Default::default(),
             limits: DestinationLimits::new(LimitParams {
                 concurrency: plan.settings.concurrency,
                 concurrency_per_service: match plan.ailment {

@@ -77,7 +77,7 @@ impl Instance {
             store: self.access.clone(),
             client: Receiver { redis: self.redis.clone(), lateness: self.lateness.clone() },
             services: Arc::new(Services::new(services(1, |_| true)).expect("the service is valid")),
-            topic_limits: Arc::default(),
+            topic_limits: Default::default(),
             limits: DestinationLimits::new(limits(self.redis.setup.concurrency)),
             instances: Arc::new(Instances::with_id(
                 self.number as u64,

@@ -1,8 +1,8 @@
 //! Tests of what a destination's entry keeps, and for how long.
 
-use super::super::table::FEW;
 use super::*;
 use crate::limits::slow_start::RECENT;
+use crate::limits::table::FEW;
 
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_no_longer_than_the_longest_that_is_allowed() {
@@ -98,4 +98,29 @@ async fn a_round_forgets_all_that_nobody_uses() {
         table.entries.len(),
         table.entries.capacity()
     );
+}
+
+#[test]
+fn a_hold_by_hand_lasts_until_it_is_ended() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    let sleeper = Arc::new(Notify::new());
+    limits.set_holds(limits.ask_holds(), [a.clone()].into(), HashMap::new());
+    assert_eq!((limits.free(&a, most(0)), wait_for(&limits, &a)), (0, None));
+    assert!(limits.reserve(&a, most(0), 1).is_empty());
+    let _waiter = wait(&limits, &a, &sleeper);
+    assert!(!is_awake(&sleeper));
+    limits.set_holds(limits.ask_holds(), [name("b")].into(), HashMap::new());
+    assert!(is_awake(&sleeper));
+    assert_eq!(limits.reserve(&a, most(0), 1).len(), 1);
+}
+
+#[test]
+fn an_answer_that_was_asked_for_earlier_undoes_no_hold() {
+    let (limits, a) = (limits(100, 10), name("a"));
+    let (early, late) = (limits.ask_holds(), limits.ask_holds());
+    limits.set_holds(late, [a.clone()].into(), HashMap::new());
+    limits.set_holds(early, HashSet::new(), HashMap::new());
+    assert_eq!(limits.free(&a, most(0)), 0);
+    limits.set_holds(limits.ask_holds(), HashSet::new(), HashMap::new());
+    assert_eq!(limits.free(&a, most(0)), 10);
 }

@@ -1,14 +1,21 @@
 //! Tests of the limits of destinations.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use tokio::sync::Notify;
 
-use super::entry::share;
-use super::table::FEW;
 use super::*;
-use crate::limits::Availability;
+use crate::limits::entry::share;
 use crate::limits::slow_start::RECENT;
+use crate::limits::table::FEW;
+use crate::limits::{self, Availability};
 use crate::model::breaker;
+use crate::model::culprit::Culprit;
+
+type Permits = limits::Permits<Destination>;
+type Permit = limits::Permit<Destination>;
+type Waiter = limits::Waiter<Destination>;
 
 #[path = "state_tests.rs"]
 mod state_tests;
@@ -388,31 +395,6 @@ fn calls_that_were_not_made_say_nothing() {
         breaker::State::Open,
         "failures before and after count together"
     );
-}
-
-#[test]
-fn a_hold_by_hand_lasts_until_it_is_ended() {
-    let (limits, a) = (limits(100, 10), name("a"));
-    let sleeper = Arc::new(Notify::new());
-    limits.set_holds(limits.ask_holds(), [a.clone()].into(), HashMap::new());
-    assert_eq!((limits.free(&a, most(0)), wait_for(&limits, &a)), (0, None));
-    assert!(limits.reserve(&a, most(0), 1).is_empty());
-    let _waiter = wait(&limits, &a, &sleeper);
-    assert!(!is_awake(&sleeper));
-    limits.set_holds(limits.ask_holds(), [name("b")].into(), HashMap::new());
-    assert!(is_awake(&sleeper));
-    assert_eq!(limits.reserve(&a, most(0), 1).len(), 1);
-}
-
-#[test]
-fn an_answer_that_was_asked_for_earlier_undoes_no_hold() {
-    let (limits, a) = (limits(100, 10), name("a"));
-    let (early, late) = (limits.ask_holds(), limits.ask_holds());
-    limits.set_holds(late, [a.clone()].into(), HashMap::new());
-    limits.set_holds(early, HashSet::new(), HashMap::new());
-    assert_eq!(limits.free(&a, most(0)), 0);
-    limits.set_holds(limits.ask_holds(), HashSet::new(), HashMap::new());
-    assert_eq!(limits.free(&a, most(0)), 10);
 }
 
 proptest! {

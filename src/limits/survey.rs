@@ -4,10 +4,9 @@ use std::collections::HashSet;
 
 use tokio::time::Instant;
 
-use super::DestinationLimits;
 use super::entry::Entry;
-use super::params::Detail;
-use crate::limits::Allowance;
+use super::params::{Detail, Limited};
+use super::{Allowance, DestinationLimits};
 use crate::model::breaker::State;
 use crate::model::task::Destination;
 
@@ -63,7 +62,9 @@ impl DestinationLimits {
                     entry.allow(allowance, now);
                     figures.add(entry, now);
                 }
-                None => figures.add(&mut Entry::new(allowance, &params.breaker, now), now),
+                None => {
+                    figures.add(&mut Entry::new(allowance, Destination::breaker(&params), now), now)
+                }
             }
             survey.named.push(figures);
         }

@@ -1,31 +1,31 @@
-//! Permits of destinations. Dropping gives them back.
+//! Permits of destinations and topics. Dropping gives them back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::gate::Ending;
+use super::params::Limited;
 use super::shared::Shared;
-use crate::limits::gate::Ending;
 use crate::model::breaker::Ticket;
-use crate::model::task::Destination;
 
-/// Permits of one destination that are not used yet. Dropping gives them back.
+/// Permits of one destination or topic that are not used yet. Dropping gives them back.
 #[derive(Debug)]
-pub struct Permits {
-    shared: Arc<Shared>,
-    destination: Destination,
+pub struct Permits<K: Limited> {
+    shared: Arc<Shared<K>>,
+    key: K,
     count: usize,
     ticket: Option<Ticket>,
 }
 
-impl Permits {
+impl<K: Limited> Permits<K> {
     pub(super) fn new(
-        shared: &Arc<Shared>,
-        destination: &Destination,
+        shared: &Arc<Shared<K>>,
+        key: &K,
         (count, ticket): (usize, Option<Ticket>),
     ) -> Self {
-        Self { shared: Arc::clone(shared), destination: destination.clone(), count, ticket }
+        Self { shared: Arc::clone(shared), key: key.clone(), count, ticket }
     }
 
     /// The number of permits.
@@ -39,11 +39,11 @@ impl Permits {
     }
 
     /// Splits off one permit, for one call.
-    pub fn split_one(&mut self) -> Option<Permit> {
+    pub fn split_one(&mut self) -> Option<Permit<K>> {
         self.count = self.count.checked_sub(1)?;
         Some(Permit {
             shared: Arc::clone(&self.shared),
-            destination: self.destination.clone(),
+            key: self.key.clone(),
             ticket: self.ticket,
             began: None,
             ending: None,
@@ -51,11 +51,11 @@ impl Permits {
     }
 }
 
-impl Drop for Permits {
+impl<K: Limited> Drop for Permits<K> {
     fn drop(&mut self) {
         let (count, ticket) = (self.count, self.ticket);
         if count > 0 {
-            self.shared.update(&self.destination, |entry, now| {
+            self.shared.update(&self.key, |entry, now| {
                 entry.give_back(count, ticket, now);
                 count
             });
@@ -66,20 +66,20 @@ impl Drop for Permits {
 /// The permit of one call. Dropping gives the slot back; if the call did not begin, the token and
 /// the probe as well.
 #[derive(Debug)]
-pub struct Permit {
-    shared: Arc<Shared>,
-    destination: Destination,
+pub struct Permit<K: Limited> {
+    shared: Arc<Shared<K>>,
+    key: K,
     ticket: Option<Ticket>,
     began: Option<Instant>,
     ending: Option<Ending>,
 }
 
-impl Permit {
+impl<K: Limited> Permit<K> {
     /// The call begins, and has to end within `timeout`. Otherwise the breaker counts it as failed.
     pub fn begin(&mut self, timeout: Duration) {
         self.began = Some(Instant::now());
         if let Some(ticket) = &mut self.ticket {
-            self.shared.update(&self.destination, |entry, now| {
+            self.shared.update(&self.key, |entry, now| {
                 entry.gate.begin(ticket, timeout, now);
                 0
             });
@@ -98,10 +98,10 @@ impl Permit {
     }
 }
 
-impl Drop for Permit {
+impl<K: Limited> Drop for Permit<K> {
     fn drop(&mut self) {
         let (ticket, ending, began) = (self.ticket, self.ending.take(), self.began);
-        self.shared.update(&self.destination, |entry, now| {
+        self.shared.update(&self.key, |entry, now| {
             match began {
                 Some(began) => entry.end(ticket, ending, began, now),
                 None => entry.give_back(1, ticket, now),

@@ -7,61 +7,28 @@
 //! - In total, at least one slot is free, and at least as many as the destination has in flight. So
 //!   one dead destination takes at most half of all slots, two take two thirds, four take four
 //!   fifths.
-//!
-//! # Invariants
-//!
-//! - Slots, tokens and probes are given back by dropping permits, however the call ends.
-//! - There is one lock. It is held for a few steps, and never across an await. A release only looks
-//!   at waiters that can be served now, and wakes at most one per slot.
-//! - Where only time frees a slot (a token, the end of a hold or of an open breaker), one of the
-//!   waiters sets a timer.
-//! - An entry is forgotten once a new one would admit the same: when it has been idle for as long
-//!   as a success counts. Idle entries are removed when many new ones come, and once a minute.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Allowance, Wake};
+use super::Allowance;
+use super::entry::Entry;
+use super::limiter::Limiter;
+use super::params::{Detail, LimitParams, Limited, Standing};
 use crate::model::breaker::State;
 use crate::model::clock::UnixMillis;
-use crate::model::culprit::Culprit;
 use crate::model::task::Destination;
-
-mod entry;
-mod observer;
-mod params;
-mod permit;
-mod recent;
-mod shared;
-mod survey;
-mod table;
-mod waiter;
-
-use entry::Entry;
-pub use params::{Detail, LimitParams, Standing};
-pub use permit::{Permit, Permits};
-pub use recent::RecentCalls;
-use shared::Shared;
-pub use survey::{Figures, Survey};
-pub use waiter::Waiter;
 
 /// The number of a request for the holds, in the order of the requests.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldsAsked(u64);
 
-/// The limits of all destinations. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct DestinationLimits(Arc<Shared>);
+/// The limits of all destinations.
+pub type DestinationLimits = Limiter<Destination>;
 
 impl DestinationLimits {
-    /// Limits without calls in flight.
-    pub fn new(params: LimitParams) -> Self {
-        Self(Arc::new(Shared::new(params)))
-    }
-
     /// Changes the settings. Taken slots stay taken, and each breaker keeps its state.
     pub fn set_params(&self, params: LimitParams) {
         let now = Instant::now();
@@ -71,65 +38,9 @@ impl DestinationLimits {
         table.serve_all(now);
     }
 
-    /// Takes up to `most` permits, perhaps none. Slots that are reserved for woken waiters stay
-    /// free.
-    pub fn reserve(&self, destination: &Destination, allowance: Allowance, most: usize) -> Permits {
-        Permits::new(&self.0, destination, self.0.take(None, destination, allowance, most))
-    }
-
-    /// How many slots there are for `destination` now, with those that are reserved for woken
-    /// waiters.
-    pub fn free(&self, destination: &Destination, allowance: Allowance) -> usize {
-        let (now, params) = (Instant::now(), self.0.params());
-        let allowance = params.resolved(allowance);
-        let mut table = self.0.table();
-        let free = table.free();
-        match table.entries.get_mut(destination) {
-            Some(entry) => {
-                entry.allow(allowance, now);
-                entry.free(free, now)
-            }
-            None => Entry::new(allowance, &params.breaker, now).free(free, now),
-        }
-    }
-
-    /// Who keeps calls to `destination` from beginning now; `None` if one may begin.
-    pub fn blocked_by(&self, destination: &Destination, allowance: Allowance) -> Option<Culprit> {
-        self.culprit(destination, allowance, Entry::blocked_by)
-    }
-
-    /// Who keeps calls to `destination` from beginning, or did so in the last second.
-    pub fn delayed_by(&self, destination: &Destination, allowance: Allowance) -> Option<Culprit> {
-        self.culprit(destination, allowance, Entry::delayed_by)
-    }
-
-    fn culprit(
-        &self,
-        destination: &Destination,
-        allowance: Allowance,
-        of: fn(&mut Entry, usize, Instant) -> Option<Culprit>,
-    ) -> Option<Culprit> {
-        let (now, params) = (Instant::now(), self.0.params());
-        let mut table = self.0.table();
-        let free = table.free();
-        match table.entries.get_mut(destination) {
-            Some(entry) => {
-                entry.allow(params.resolved(allowance), now);
-                of(entry, free, now)
-            }
-            None => (free == 0).then_some(Culprit::Receiver),
-        }
-    }
-
     /// Whether operators hold the destination.
     pub fn is_held(&self, destination: &Destination) -> bool {
         self.0.table().held.contains(destination)
-    }
-
-    /// Returns a new waiter. It joins the wait queue for `destination` at its first
-    /// [`Waiter::check`].
-    pub fn enqueue(&self, destination: &Destination, wake: Arc<impl Wake + 'static>) -> Waiter {
-        Waiter::new(&self.0, destination, wake)
     }
 
     /// The longest wait that a `Retry-After` may ask for (`callback.retry_after_max`).
@@ -200,7 +111,8 @@ impl DestinationLimits {
                 entry.allow(params.resolved(allowance), now);
                 entry.standing(now)
             }
-            None => Entry::new(params.resolved(allowance), &params.breaker, now).standing(now),
+            None => Entry::new(params.resolved(allowance), Destination::breaker(&params), now)
+                .standing(now),
         }
     }
 
@@ -215,7 +127,7 @@ impl DestinationLimits {
                 self.0.note_change(destination, entry, now);
                 entry.detail(now)
             }
-            None => Entry::new(allowance, &params.breaker, now).detail(now),
+            None => Entry::new(allowance, Destination::breaker(&params), now).detail(now),
         }
     }
 
@@ -230,12 +142,6 @@ impl DestinationLimits {
         self.0.observer.set(Box::new(tell));
     }
 
-    /// Forgets idle destinations. The worker calls it once a minute: callers may name any number of
-    /// hosts.
-    pub fn forget_idle(&self) {
-        self.0.table().forget_idle(Instant::now());
-    }
-
     /// The destinations that operators hold.
     pub fn held(&self) -> Vec<Destination> {
         self.0.table().held.iter().cloned().collect()
@@ -246,12 +152,8 @@ impl DestinationLimits {
         let params = self.0.params();
         params.resolved(allowance).concurrency.min(params.concurrency)
     }
-
-    /// The number of taken slots in total.
-    pub fn in_flight(&self) -> usize {
-        self.0.table().in_flight
-    }
 }
 
 #[cfg(test)]
+#[path = "destination_tests.rs"]
 mod tests;

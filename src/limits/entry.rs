@@ -1,23 +1,23 @@
-//! One destination: its bulkhead and its gate.
+//! One destination or topic: its bulkhead and its gate.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::Allowance;
+use super::bulkhead::Bulkhead;
+use super::gate::{Ending, Gate};
+use super::last_block::LastBlock;
 use super::params::{Detail, Standing};
 use super::recent::Recent;
-use crate::limits::Allowance;
-use crate::limits::bulkhead::Bulkhead;
-use crate::limits::gate::{Ending, Gate};
-use crate::limits::last_block::LastBlock;
-use crate::limits::slow_start::RECENT;
+use super::slow_start::RECENT;
 use crate::model::breaker::{self, State, Ticket};
 use crate::model::culprit::Culprit;
 
 /// An entry whose breaker is not closed is forgotten after this time without use.
 const LONG_AGO: Duration = Duration::from_secs(15 * 60);
 
-/// A destination that is in use.
+/// A destination or topic that is in use.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) bulkhead: Bulkhead,
@@ -31,7 +31,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(allowance: Allowance, breaker: &breaker::Params, now: Instant) -> Self {
+    /// An unused one. Without `breaker`, the outcomes of its calls do not matter.
+    pub(super) fn new(
+        allowance: Allowance,
+        breaker: Option<&breaker::Params>,
+        now: Instant,
+    ) -> Self {
         Self {
             bulkhead: Bulkhead::new(allowance.concurrency),
             gate: Gate::new(allowance.rate, breaker, now),

@@ -6,27 +6,26 @@ use tokio::time::Instant;
 
 use super::entry::Entry;
 use super::observer::Observer;
-use super::params::LimitParams;
+use super::params::{LimitParams, Limited};
 use super::table::Table;
-use crate::limits::{Allowance, Availability, Wake};
+use super::{Allowance, Availability, Wake};
 use crate::model::breaker::{State, Ticket};
-use crate::model::task::Destination;
 
 /// The settings, and the table behind its lock.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct Shared<K> {
     params: RwLock<Arc<LimitParams>>,
-    table: Mutex<Table>,
-    pub(super) observer: Observer,
+    table: Mutex<Table<K>>,
+    pub(super) observer: Observer<K>,
 }
 
-impl Shared {
+impl<K: Limited> Shared<K> {
     pub(super) fn new(params: LimitParams) -> Self {
         let table = Table::new(params.concurrency);
         Self {
             params: RwLock::new(Arc::new(params)),
             table: Mutex::new(table),
-            observer: Observer::default(),
+            observer: Observer::new(),
         }
     }
 
@@ -39,7 +38,7 @@ impl Shared {
         *self.params.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(params);
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn table(&self) -> MutexGuard<'_, Table<K>> {
         // Only a broken invariant panics under the lock. The counts are still the best there is.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,86 +47,80 @@ impl Shared {
     pub(super) fn take(
         &self,
         waiter: Option<u64>,
-        destination: &Destination,
+        key: &K,
         allowance: Allowance,
         most: usize,
     ) -> (usize, Option<Ticket>) {
         let (now, params) = (Instant::now(), self.params());
         let mut table = self.table();
         let free_in_total = table.free();
-        let entry = table.entry(destination, &params, now);
+        let entry = table.entry(key, &params, now);
         entry.allow(params.resolved(allowance), now);
         let free = entry.free(free_in_total, now);
         let (taken, ticket) = entry.take(free, waiter, most, now);
-        self.note_change(destination, entry, now);
+        self.note_change(key, entry, now);
         entry.note_block(free_in_total - taken, now);
         table.in_flight += taken;
         // The breaker may have become half-open just now, and may admit more than these.
-        table.serve(destination, now);
+        table.serve(key, now);
         (taken, ticket)
     }
 
     /// Whether there is a slot for the waiter. If not, it waits.
     pub(super) fn check(
         &self,
-        destination: &Destination,
+        key: &K,
         allowance: Allowance,
         waiter: (u64, &Arc<dyn Wake>),
     ) -> Availability {
         let params = self.params();
-        self.table().check(destination, params.resolved(allowance), &params, waiter, Instant::now())
+        self.table().check(key, params.resolved(allowance), &params, waiter, Instant::now())
     }
 
     /// The waiter is not woken until it checks again.
-    pub(super) fn suspend(&self, destination: &Destination, waiter: u64) {
+    pub(super) fn suspend(&self, key: &K, waiter: u64) {
         let now = Instant::now();
         let mut table = self.table();
-        if let Some(entry) = table.entries.get_mut(destination) {
+        if let Some(entry) = table.entries.get_mut(key) {
             entry.bulkhead.suspend(waiter);
-            table.serve(destination, now);
+            table.serve(key, now);
             table.serve_crowded_out(now);
         }
     }
 
     /// Lets an open breaker become half-open now. Returns the state of the breaker.
-    pub(super) fn probe(&self, destination: &Destination) -> State {
+    pub(super) fn probe(&self, key: &K) -> State {
         let now = Instant::now();
         let mut table = self.table();
-        let Some(entry) = table.entries.get_mut(destination) else { return State::Closed };
+        let Some(entry) = table.entries.get_mut(key) else { return State::Closed };
         entry.gate.probe(now);
         let state = entry.gate.breaker(now);
-        self.note_change(destination, entry, now);
-        table.serve(destination, now);
+        self.note_change(key, entry, now);
+        table.serve(key, now);
         state
     }
 
-    /// Notes a change of the destination's breaker, if there was one.
-    pub(super) fn note_change(&self, destination: &Destination, entry: &mut Entry, now: Instant) {
-        if entry.gate.log_change(destination, now) {
+    /// Notes a change of the breaker of `key`, if there was one.
+    pub(super) fn note_change(&self, key: &K, entry: &mut Entry, now: Instant) {
+        if entry.gate.log_change(key, now) {
             let to = entry.gate.breaker(now);
             entry.bulkhead.wake_timer();
             entry.recent.changed(to, now);
-            self.observer.tell(destination, to);
+            self.observer.tell(key, to);
         }
     }
 
-    /// Changes the entry of a destination with taken slots, then wakes waiters that can be served.
+    /// Changes the entry of `key`, which has taken slots, then wakes waiters that can be served.
     /// `change` returns how many slots it freed.
-    pub(super) fn update(
-        &self,
-        destination: &Destination,
-        change: impl FnOnce(&mut Entry, Instant) -> usize,
-    ) {
+    pub(super) fn update(&self, key: &K, change: impl FnOnce(&mut Entry, Instant) -> usize) {
         let now = Instant::now();
         let mut table = self.table();
-        let entry = table
-            .entries
-            .get_mut(destination)
-            .expect("a destination with calls in flight is not forgotten");
+        let entry =
+            table.entries.get_mut(key).expect("an entry with calls in flight is not forgotten");
         let freed = change(entry, now);
-        self.note_change(destination, entry, now);
+        self.note_change(key, entry, now);
         table.in_flight -= freed;
-        table.serve(destination, now);
+        table.serve(key, now);
         table.serve_crowded_out(now);
     }
 }

@@ -1,10 +1,13 @@
-//! The settings of the limits, and the state of a destination for operators.
+//! The settings of the limits, what has limits, and the state of a destination for operators.
 
+use std::fmt::{Debug, Display};
+use std::hash::Hash;
 use std::time::Duration;
 
+use super::Allowance;
 use super::recent::RecentCalls;
-use crate::limits::Allowance;
 use crate::model::breaker;
+use crate::model::task::{Destination, Topic};
 use delayd_wire::Rate;
 
 /// The settings of the limits of destinations.
@@ -27,6 +30,24 @@ impl LimitParams {
         let concurrency =
             if own.concurrency == 0 { self.concurrency_per_service } else { own.concurrency };
         Allowance { concurrency, rate: own.rate }
+    }
+}
+
+/// What has limits of its own.
+pub trait Limited: Clone + Debug + Display + Eq + Hash + Ord {
+    /// The settings of its breaker; `None`: the outcomes of its calls do not matter.
+    fn breaker(params: &LimitParams) -> Option<&breaker::Params>;
+}
+
+impl Limited for Destination {
+    fn breaker(params: &LimitParams) -> Option<&breaker::Params> {
+        Some(&params.breaker)
+    }
+}
+
+impl Limited for Topic {
+    fn breaker(_: &LimitParams) -> Option<&breaker::Params> {
+        None
     }
 }
 

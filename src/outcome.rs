@@ -1,4 +1,4 @@
-//! ⑤ Outcome: what an answer means for its task. Pure: policy, attempt, answer and randomness in,
+//! Outcome: what an answer means for its task. Pure: policy, attempt, answer and randomness in,
 //! transition out.
 //!
 //! ```text

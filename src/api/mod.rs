@@ -1,4 +1,4 @@
-//! ① The HTTP API: from a request to a call of the store, and back to an answer.
+//! The HTTP API: from a request to a call of the store, and back to an answer.
 //!
 //! ```text
 //! transport ─▶ middleware ─▶ routes ─▶ handlers ─▶ store

@@ -1,4 +1,4 @@
-//! ④ Callbacks: calls the destination of a task over HTTP.
+//! Callbacks: calls the destination of a task over HTTP.
 //!
 //! ```text
 //! worker ─▶ target (sn, url) ─▶ services (endpoint) ─▶ client (POST) ─▶ classify ─▶ Answer

@@ -1,4 +1,4 @@
-//! ② Stores tasks: the contract of a store, and its two implementations.
+//! Stores tasks: the contract of a store, and its two implementations.
 //!
 //! [`Store`] and its parts are the contract; their methods are the arrows of the life cycle.
 //! [`embedded`] keeps tasks in SQLite, for one process. [`redis`] lets several instances share the

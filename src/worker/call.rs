@@ -104,7 +104,6 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let (began, started, excerpt) =
             (Instant::now(), self.shared.time.store_now(), Excerpt::default());
         let metrics = service.metrics(&self.shared.parts.metrics.callbacks);
-        self.observe_lateness(started, began.duration_since(claimed), &policy, metrics);
         let trace = self.shared.parts.tracer.attempt(Traced {
             store,
             id: self.task.id,
@@ -113,10 +112,16 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         });
         let answer = tokio::select! {
             biased;
-            answer = self.call(&service, &webhook_id, &policy, timeout, &trace, &excerpt) => answer,
-            () = shared.settler.finished() => return None,
+            answer = self.call(&service, &webhook_id, &policy, timeout, &trace, &excerpt) => {
+                Some(answer)
+            }
+            () = shared.settler.finished() => None,
         };
-        let answer = answer.with_retry_after_of_at_most(shared.parts.limits.retry_after_max());
+        // A task that is given back is observed with its next call, which is its first attempt.
+        if answer != Some(Answer::NoToken) {
+            self.observe_lateness(started, began.duration_since(claimed), &policy, metrics);
+        }
+        let answer = answer?.with_retry_after_of_at_most(shared.parts.limits.retry_after_max());
         let permit = &mut self.permits.destination;
         match &answer {
             // No attempt: nothing is counted or noted.

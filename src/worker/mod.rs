@@ -1,4 +1,4 @@
-//! ③ Workers: claim due tasks, call their destinations, settle the tasks.
+//! Workers: claim due tasks, call their destinations, settle the tasks.
 //!
 //! ```text
 //! supervisor ── one poll of its lanes per second ──▶ starts and wakes lanes

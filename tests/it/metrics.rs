@@ -30,16 +30,18 @@ This page is generated from the declarations in `src/metrics`.
 
 The lateness of a task is the time from its due time to its first callback, or until a consumer has
 it. A task that was due before it was added is due when it was added. Later attempts are not
-counted: they are as late as the backoff says. The longest delay of a task is charged with the time
-from the beginning of the first one to the end of the last one. The rest is charged to `delayd`, or
-to `consumer` for a pulled task.
+counted: they are as late as the backoff says. Nor is a task whose first lease was lost before its
+call. Until the claim is sent, delays are noted as they begin and end: the culprit of the longest
+one is charged with the time from the beginning of the first delay to the end of the last one, and
+`delayd` with the rest, or `consumer` until the consumer came. The claim, and an extension of the
+lease, are charged to `store`, and the time from there to the call to `delayd`.
 
 | culprit | while |
 |---|---|
 | `clock` | the store's clock was set forward: this time did not pass |
-| `operator` | the topic is paused, the service is held or not configured, or a rate is used up |
+| `operator` | a paused topic, a held service, one that is not configured, a rate that is used up |
 | `receiver` | breaker open, slots taken (also the topic's), slow start, `Retry-After`, no token |
-| `store` | the store does not answer, or a claim takes this long |
+| `store` | no answer; a claim or extension on its way; a slow fsync that hides the new task |
 | `unknown` | the instance that hands the task out had not started yet |
 | `consumer` | none of these: no consumer waits to pull |
 | `delayd` | none of these: slots are free |

@@ -276,6 +276,11 @@ async fn without_a_token_tasks_wait_and_other_services_are_called(kept: Kept) {
     assert_eq!(receiver.seen().len(), calls + 5, "the waiting tasks were not called in vain");
     let shown = shown(&delayd).await;
     assert_eq!((&shown["breaker"], &shown["recent"]["failures"]), (&json!("closed"), &json!(0)));
+    // A task whose call was given back for want of a token was counted twice.
+    let tasks =
+        ["good", "bad"].map(|is| format!("delayd_objective_tasks_total{{result=\"{is}\"}}"));
+    let [good, bad] = [value(&delayd, &tasks[0]).await, value(&delayd, &tasks[1]).await];
+    assert_eq!(good + bad, 12.0, "{good} {bad}");
     shows_no_secret(&delayd, &issuer);
 }
 

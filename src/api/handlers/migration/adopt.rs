@@ -378,25 +378,39 @@ pub(crate) fn read_options_of(
         let call = new_task::stored_on_dead(call, "options.on_dead", services)?;
         Ok(OnDead { task_id: task_id.map(Into::into), ..call })
     };
-    let AdoptedOptions { max_attempts, timeout, backoff, headers, expires_after, .. } = given;
+    // Both lists are whole: a field that is forgotten here would be lost by a move.
+    let AdoptedOptions {
+        origin,
+        max_attempts,
+        timeout,
+        backoff,
+        headers,
+        expires_after,
+        on_dead: call,
+        traceparent,
+        schedule,
+        removed,
+    } = given;
     let options = GivenOptions { max_attempts, timeout, backoff, headers: None, expires_after };
     let below = |error: Error| error.below("options");
-    let options = options.read().map_err(below)?;
+    let Options { max_attempts, timeout, backoff, expires_after, .. } =
+        options.read().map_err(below)?;
     Ok(Options {
+        max_attempts,
+        timeout,
+        backoff,
+        expires_after,
+        // The record of a task has it beside the options.
+        key: None,
         headers: headers
             .map(new_task::stored_headers)
             .transpose()
             .map_err(below)?
             .unwrap_or_default(),
-        origin: given
-            .origin
-            .as_deref()
-            .map(|text| read_origin(text, "options.origin"))
-            .transpose()?,
-        on_dead: given.on_dead.map(on_dead).transpose()?,
-        traceparent: given.traceparent.as_deref().map(read_trace).transpose()?,
-        schedule: given.schedule.as_deref().map(read_occurrence).transpose()?.map(Box::new),
-        removed: given.removed.as_deref().map(read_digest).transpose()?,
-        ..options
+        origin: origin.as_deref().map(|text| read_origin(text, "options.origin")).transpose()?,
+        on_dead: call.map(on_dead).transpose()?,
+        traceparent: traceparent.as_deref().map(read_trace).transpose()?,
+        schedule: schedule.as_deref().map(read_occurrence).transpose()?.map(Box::new),
+        removed: removed.as_deref().map(read_digest).transpose()?,
     })
 }

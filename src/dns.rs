@@ -37,7 +37,7 @@ const MANY_NAMES: usize = 4_096;
 
 type Resolver = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 type Addresses = Arc<[SocketAddr]>;
-type Found = Result<Addresses, Arc<io::Error>>;
+type FoundAddresses = Result<Addresses, Arc<io::Error>>;
 
 /// Looks up names. Clones share their lookups and places.
 #[derive(Clone)]
@@ -47,10 +47,10 @@ struct Inner {
     look_up: Box<Resolver>,
     /// A lookup holds a permit until it ends.
     places: Arc<Semaphore>,
-    names: Mutex<Names>,
+    names: Mutex<KnownNames>,
 }
 
-struct Names {
+struct KnownNames {
     names: HashMap<String, Name>,
     /// The number of names at which unused ones are forgotten.
     forget_at: usize,
@@ -74,7 +74,7 @@ struct Last {
 struct Lookup {
     since: Instant,
     has_begun: AtomicBool,
-    found: watch::Sender<Option<Found>>,
+    found: watch::Sender<Option<FoundAddresses>>,
 }
 
 impl Dns {
@@ -88,7 +88,7 @@ impl Dns {
         places: usize,
         look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Self {
-        let names = Names { names: HashMap::new(), forget_at: MANY_NAMES };
+        let names = KnownNames { names: HashMap::new(), forget_at: MANY_NAMES };
         Self(Arc::new(Inner {
             look_up: Box::new(look_up),
             places: Arc::new(Semaphore::new(places)),
@@ -136,7 +136,7 @@ impl Dns {
     }
 
     /// The result of the lookup. Begins it if it gets a place first.
-    async fn found(&self, name: &str, lookup: &Arc<Lookup>) -> Found {
+    async fn found(&self, name: &str, lookup: &Arc<Lookup>) -> FoundAddresses {
         let mut result = lookup.found.subscribe();
         tokio::select! {
             biased;
@@ -171,7 +171,7 @@ impl Dns {
             }
             found => found,
         };
-        let found: Found = found.map(Addresses::from).map_err(Arc::new);
+        let found: FoundAddresses = found.map(Addresses::from).map_err(Arc::new);
         let mut names = self.names();
         if let Some(known) = names.names.get_mut(name) {
             known.lookup = None;
@@ -185,7 +185,7 @@ impl Dns {
         lookup.found.send_replace(Some(found));
     }
 
-    fn names(&self) -> MutexGuard<'_, Names> {
+    fn names(&self) -> MutexGuard<'_, KnownNames> {
         self.0.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -196,7 +196,7 @@ impl fmt::Debug for Dns {
     }
 }
 
-impl Names {
+impl KnownNames {
     /// Forgets unused names if there are many. The next time is when their number has doubled, so
     /// that a new name costs little on average.
     fn make_room(&mut self) {

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::model::clock::UnixMillis;
-use crate::model::schedule::{Cursor, Definition, Misfire, Nominal, Overlap, Recurrence};
+use crate::model::schedule::{Definition, LocalCursor, MisfireRule, Nominal, Overlap, Recurrence};
 use crate::model::task::{Lane, Occurrence, ScheduleName, TaskId};
 use crate::store::{
     Error, Moment, NewSchedule, NewTask, NextOccurrence, Plan, Planned, Reader, Result, Schedule,
@@ -68,7 +68,7 @@ pub async fn plan(
 
 /// Schedules of a lane, and those whose records cannot be read: they must not hide the others.
 #[derive(Debug, Default)]
-pub struct Read {
+pub struct ReadSchedules {
     /// The schedules.
     pub schedules: Vec<Schedule>,
     /// The names of those that cannot be read.
@@ -87,8 +87,8 @@ pub async fn read(
     reader: Reader,
     lane: &Lane,
     names: Vec<ScheduleName>,
-) -> Result<Read> {
-    let mut read = Read::default();
+) -> Result<ReadSchedules> {
+    let mut read = ReadSchedules::default();
     match store.schedules(reader, lane, names.clone()).await {
         Err(Error::Corrupt(_)) => {}
         found => {
@@ -133,8 +133,8 @@ fn plan_of(topic: &TopicEntry, schedule: &Schedule) -> Option<Plan> {
     let has_passed = first.moment <= now;
     let (nominal, missed, since) = match definition.misfire {
         _ if !has_passed => (first, 0, schedule.since),
-        Misfire::Once => (first, recurrence.missed(&first.cursor, now), now),
-        Misfire::All => {
+        MisfireRule::Once => (first, recurrence.missed(&first.cursor, now), now),
+        MisfireRule::All => {
             let behind = recurrence.missed(&first.cursor, now);
             if behind < MAX_MISSED {
                 (first, 0, schedule.since)
@@ -146,7 +146,7 @@ fn plan_of(topic: &TopicEntry, schedule: &Schedule) -> Option<Plan> {
     };
     // The waiting occurrence is the one of the cursor.
     if has_passed
-        && definition.misfire == Misfire::Once
+        && definition.misfire == MisfireRule::Once
         && let Some(cursor) = &cursor
     {
         plan.missed = Some((recurrence.missed(cursor, now), now));
@@ -176,7 +176,11 @@ fn plan_of(topic: &TopicEntry, schedule: &Schedule) -> Option<Plan> {
 }
 
 /// The first moment that is after the cursor, as local time, and after `since`.
-fn next(recurrence: &Recurrence, cursor: Option<&Cursor>, since: UnixMillis) -> Option<Nominal> {
+fn next(
+    recurrence: &Recurrence,
+    cursor: Option<&LocalCursor>,
+    since: UnixMillis,
+) -> Option<Nominal> {
     match cursor {
         None => recurrence.first_after(since),
         Some(cursor) => {

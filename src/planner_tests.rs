@@ -9,7 +9,7 @@ fn at(seconds: i64) -> UnixMillis {
 }
 
 /// A schedule of every minute, last planned for `cursor` seconds after the start.
-fn schedule(misfire: Misfire, cursor: Option<&str>, since: i64, now: i64) -> Schedule {
+fn schedule(misfire: MisfireRule, cursor: Option<&str>, since: i64, now: i64) -> Schedule {
     let definition = Definition {
         cron: Some("* * * * *".into()),
         every_ms: None,
@@ -54,12 +54,12 @@ fn next_of(plan: &Plan) -> (i64, u64, i64) {
 
 #[test]
 fn the_first_moment_is_after_the_set() {
-    assert_eq!(next_of(&planned(&schedule(Misfire::Once, None, 0, 0))), (60, 0, 0));
+    assert_eq!(next_of(&planned(&schedule(MisfireRule::Once, None, 0, 0))), (60, 0, 0));
 }
 
 #[test]
 fn one_occurrence_stands_for_all_missed_moments() {
-    let late = schedule(Misfire::Once, Some("2026-11-25T00:01:00[UTC]"), 0, 330);
+    let late = schedule(MisfireRule::Once, Some("2026-11-25T00:01:00[UTC]"), 0, 330);
     let plan = planned(&late);
     assert_eq!(next_of(&plan), (120, 3, 330), "120, and 180, 240 and 300 were missed");
     assert_eq!(plan.missed, Some((4, at(330))), "if that of 60 waits, it stands for four");
@@ -67,31 +67,31 @@ fn one_occurrence_stands_for_all_missed_moments() {
 
 #[test]
 fn all_missed_moments_are_made_up_for_the_oldest_first() {
-    let late = schedule(Misfire::All, Some("2026-11-25T00:01:00[UTC]"), 0, 330);
+    let late = schedule(MisfireRule::All, Some("2026-11-25T00:01:00[UTC]"), 0, 330);
     let plan = planned(&late);
     assert_eq!((next_of(&plan), plan.missed), ((120, 0, 0), None));
-    let later = schedule(Misfire::All, Some("2026-11-25T00:01:00[UTC]"), 0, 66_000);
+    let later = schedule(MisfireRule::All, Some("2026-11-25T00:01:00[UTC]"), 0, 66_000);
     let newest = 66_000 - 999 * 60;
     assert_eq!(next_of(&planned(&later)), (newest, 99, 0), "only the newest 1,000");
 }
 
 #[test]
 fn a_moment_that_was_counted_as_missed_is_not_planned() {
-    let counted = schedule(Misfire::Once, Some("2026-11-25T00:01:00[UTC]"), 330, 340);
+    let counted = schedule(MisfireRule::Once, Some("2026-11-25T00:01:00[UTC]"), 330, 340);
     let plan = planned(&counted);
     assert_eq!((next_of(&plan), plan.missed), ((360, 0, 330), None));
 }
 
 #[test]
 fn a_schedule_ends() {
-    let over = schedule(Misfire::Once, Some("2026-11-26T00:00:00[UTC]"), 0, 90_000);
+    let over = schedule(MisfireRule::Once, Some("2026-11-26T00:00:00[UTC]"), 0, 90_000);
     assert_eq!(planned(&over).next, None);
 }
 
 #[test]
 fn a_waiting_occurrence_is_looked_at_before_the_next_moment() {
     let look = |now: i64| {
-        let plan = planned(&schedule(Misfire::Once, Some("2026-11-25T00:01:00[UTC]"), 0, now));
+        let plan = planned(&schedule(MisfireRule::Once, Some("2026-11-25T00:01:00[UTC]"), 0, now));
         plan.look_again.since(at(now)).as_millis()
     };
     assert_eq!((look(80), look(118), look(119)), (10_000, 500, 500));
@@ -101,7 +101,7 @@ fn a_waiting_occurrence_is_looked_at_before_the_next_moment() {
 #[test]
 fn a_local_time_of_another_zone_is_another_occurrence() {
     let id_in = |zone: &str| {
-        let mut schedule = schedule(Misfire::Once, None, 0, 0);
+        let mut schedule = schedule(MisfireRule::Once, None, 0, 0);
         let mut definition = Definition::read(&schedule.definition).unwrap();
         (definition.cron, definition.zone) = (Some("30 2 * * *".into()), zone.into());
         schedule.definition = definition.text();
@@ -116,10 +116,10 @@ fn a_local_time_of_another_zone_is_another_occurrence() {
 /// plans the next local time, and not the same one again.
 #[test]
 fn a_planner_with_other_zone_data_plans_no_local_time_twice() {
-    let mut late = schedule(Misfire::Once, Some("2026-11-25T00:05:00[UTC]"), 0, 60);
+    let mut late = schedule(MisfireRule::Once, Some("2026-11-25T00:05:00[UTC]"), 0, 60);
     assert_eq!(next_of(&planned(&late)).0, 360, "after the cursor, though 120 is still to come");
     // The other way round: moments up to `since` were passed over.
-    late = schedule(Misfire::Once, Some("2026-11-25T00:01:00[UTC]"), 240, 245);
+    late = schedule(MisfireRule::Once, Some("2026-11-25T00:01:00[UTC]"), 240, 245);
     assert_eq!(next_of(&planned(&late)).0, 300);
 }
 
@@ -128,7 +128,7 @@ fn a_planner_with_other_zone_data_plans_no_local_time_twice() {
 #[test]
 fn a_plan_that_is_made_again_later_names_the_same_occurrence() {
     let id_at = |now: i64| {
-        let late = schedule(Misfire::Once, Some("2026-11-25T00:01:00[UTC]"), 0, now);
+        let late = schedule(MisfireRule::Once, Some("2026-11-25T00:01:00[UTC]"), 0, now);
         let options = planned(&late).next.unwrap().task.options;
         options.webhook_id(StoreId(1), &"t".parse().unwrap(), TaskId(now as u64))
     };
@@ -138,7 +138,7 @@ fn a_plan_that_is_made_again_later_names_the_same_occurrence() {
 /// With the clock set back, the planner waits until it has caught up: no local time fires twice.
 #[test]
 fn a_clock_that_is_set_back_repeats_nothing() {
-    let back = schedule(Misfire::All, Some("2026-11-25T01:00:00[UTC]"), 0, 60);
+    let back = schedule(MisfireRule::All, Some("2026-11-25T01:00:00[UTC]"), 0, 60);
     let plan = planned(&back);
     assert_eq!((next_of(&plan).0, plan.missed), (3_660, None));
 }

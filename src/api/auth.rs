@@ -85,12 +85,12 @@ pub struct TokenParams {
 #[derive(Debug, Default)]
 pub struct Tokens {
     /// Its receivers learn of each replacement.
-    known: watch::Sender<Arc<[Arc<Token>]>>,
+    known: watch::Sender<Arc<[Arc<TokenEntry>]>>,
     site: RwLock<Site>,
 }
 
 #[derive(Debug)]
-struct Token {
+struct TokenEntry {
     params: TokenParams,
     bucket: Option<Mutex<TokenBucket>>,
 }
@@ -109,7 +109,7 @@ impl Tokens {
         let now = Instant::now();
         let token = |params: TokenParams| {
             let bucket = params.rate.map(|rate| Mutex::new(TokenBucket::saving(rate, BURST, now)));
-            Arc::new(Token { params, bucket })
+            Arc::new(TokenEntry { params, bucket })
         };
         self.known.send_replace(list.into_iter().map(token).collect());
     }
@@ -120,7 +120,7 @@ impl Tokens {
         *self.site.write().unwrap_or_else(PoisonError::into_inner) = Site { public, is_anonymous };
     }
 
-    fn all(&self) -> Arc<[Arc<Token>]> {
+    fn all(&self) -> Arc<[Arc<TokenEntry>]> {
         self.known.borrow().clone()
     }
 
@@ -134,7 +134,7 @@ impl Tokens {
         access: Access,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<Option<Caller>, Refused> {
+    ) -> Result<Option<Caller>, RefusedCall> {
         let Access::Token(scopes, about) = access else { return Ok(None) };
         let caller = self.caller(scopes, about, uri, headers)?;
         let (name, path) = (caller.name(), uri.path());
@@ -149,7 +149,7 @@ impl Tokens {
         about: About,
         uri: &Uri,
         headers: &HeaderMap,
-    ) -> Result<Caller, Refused> {
+    ) -> Result<Caller, RefusedCall> {
         let known = self.all();
         let site = self.site.read().unwrap_or_else(PoisonError::into_inner);
         site.check(uri, headers, !known.is_empty())?;
@@ -169,7 +169,7 @@ impl Tokens {
         let caller = Caller { token: Some(token.clone()), ..anyone };
         match token.check_scopes(scopes).and_then(|()| token.take_one()) {
             Ok(()) => Ok(caller),
-            Err(error) => Err(Refused { error, caller: Some(caller) }),
+            Err(error) => Err(RefusedCall { error, caller: Some(caller) }),
         }
     }
 
@@ -222,7 +222,7 @@ impl Tokens {
     }
 }
 
-impl Token {
+impl TokenEntry {
     fn covers(&self, topic: &Topic) -> bool {
         self.params.topics.iter().any(|glob| glob.matches(topic.as_str()))
     }
@@ -264,12 +264,12 @@ impl Token {
 
 /// A call that is not admitted, and its caller if the token is known.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedCall {
     pub(crate) error: Error,
     pub(crate) caller: Option<Caller>,
 }
 
-impl From<Error> for Refused {
+impl From<Error> for RefusedCall {
     fn from(error: Error) -> Self {
         Self { error, caller: None }
     }
@@ -278,7 +278,7 @@ impl From<Error> for Refused {
 /// The caller: the holder of a token, or anyone if no token is configured.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    token: Option<Arc<Token>>,
+    token: Option<Arc<TokenEntry>>,
     /// What its route requires: one of these scopes, for the topics of the call.
     scopes: &'static [Scope],
     about: About,
@@ -303,7 +303,7 @@ impl Caller {
         let (name, hash) = (name.into(), TokenHash::of(name));
         let topics = vec!["*".parse().expect("a pattern")];
         let params = TokenParams { name, hash, scopes: scopes.to_vec(), topics, rate: None };
-        Self { token: Some(Arc::new(Token { params, bucket: None })), ..Self::anyone() }
+        Self { token: Some(Arc::new(TokenEntry { params, bucket: None })), ..Self::anyone() }
     }
 
     /// The name of the token.

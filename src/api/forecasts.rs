@@ -21,14 +21,15 @@ use crate::store::{AnyStore, LaneSample, MAX_SAMPLED, Registered, SampleQuery, S
 use crate::topic::{Registry, fitting};
 
 /// The bounds of one reading.
-const BOUNDS: Bounds = Bounds { lanes: 4096, tallies: 10_000, time: Duration::from_secs(2) };
+const BOUNDS: ReadingBounds =
+    ReadingBounds { lanes: 4096, tallies: 10_000, time: Duration::from_secs(2) };
 /// The most lanes that are counted together.
 const LANES: usize = 512;
 /// A reading is kept for this many times as long as it took, and for its span's time at least.
 const REST: u32 = 10;
 
 /// How much one reading counts. It counts at least the first lanes.
-struct Bounds {
+struct ReadingBounds {
     /// The most lanes.
     lanes: usize,
     /// The most tallies that are kept, about 300 bytes each.
@@ -58,14 +59,14 @@ pub(crate) struct Sources<'a> {
 /// The last readings of this instance.
 #[derive(Debug, Default)]
 pub(crate) struct Forecasts {
-    spans: [Mutex<Option<Kept>>; ForecastSpan::ALL.len()],
+    spans: [Mutex<Option<KeptReading>>; ForecastSpan::ALL.len()],
     /// One reading runs at a time.
     reading: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Kept {
-    counted: Arc<Counted>,
+struct KeptReading {
+    counted: Arc<ForecastReading>,
     until: Instant,
 }
 
@@ -75,7 +76,7 @@ impl Forecasts {
         &self,
         sources: Sources<'_>,
         span: ForecastSpan,
-    ) -> Result<Arc<Counted>, Error> {
+    ) -> Result<Arc<ForecastReading>, Error> {
         let mut kept = self.spans[span as usize].lock().await;
         if let Some(kept) = kept.as_ref().filter(|kept| Instant::now() < kept.until) {
             return Ok(kept.counted.clone());
@@ -84,40 +85,40 @@ impl Forecasts {
         *kept = None;
         let _only = self.reading.lock().await;
         let began = Instant::now();
-        let counted = Arc::new(Counted::read(sources, span, &BOUNDS).await?);
+        let counted = Arc::new(ForecastReading::read(sources, span, &BOUNDS).await?);
         let now = Instant::now();
         let until = now + kept_for(span).max((now - began) * REST);
-        *kept = Some(Kept { counted: counted.clone(), until });
+        *kept = Some(KeptReading { counted: counted.clone(), until });
         Ok(counted)
     }
 }
 
 /// One reading.
 #[derive(Debug, Default)]
-pub(crate) struct Counted {
+pub(crate) struct ForecastReading {
     /// The store's time when it began.
     pub(crate) at: UnixMillis,
     /// The topics. `None`: not counted.
-    topics: BTreeMap<Topic, Option<OfTopic>>,
+    topics: BTreeMap<Topic, Option<TopicReading>>,
 }
 
 #[derive(Debug, Default)]
-struct OfTopic {
-    tallies: BTreeMap<Destination, Tally>,
+struct TopicReading {
+    tallies: BTreeMap<Destination, WaitingTally>,
     /// Some lane was not counted, or has more destinations than the store names.
     is_partial: bool,
 }
 
 /// The waiting tasks of one destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct WaitingTally {
     pub(crate) overdue: u64,
     pub(crate) buckets: Vec<u64>,
     pub(crate) rest: u64,
     pub(crate) is_cut: bool,
 }
 
-impl Tally {
+impl WaitingTally {
     /// `due` counts the tasks that are due by now, and by the end of each bucket.
     fn new(due: &[u64], waiting: u64, is_cut: bool) -> Self {
         let last = due.last().copied().unwrap_or_default();
@@ -150,15 +151,15 @@ pub(crate) struct Sums {
     /// How many of them were counted.
     pub(crate) seen: u64,
     pub(crate) is_complete: bool,
-    pub(crate) by_destination: BTreeMap<Destination, Tally>,
+    pub(crate) by_destination: BTreeMap<Destination, WaitingTally>,
 }
 
-impl Counted {
+impl ForecastReading {
     /// Counts the topics with most waiting tasks first, as the sampler has counted them.
     async fn read(
         Sources { store, topics, sampled }: Sources<'_>,
         span: ForecastSpan,
-        bounds: &Bounds,
+        bounds: &ReadingBounds,
     ) -> Result<Self, Error> {
         let mut topics = match topics.is_read() {
             true => topics.known(),
@@ -192,7 +193,7 @@ impl Counted {
             counted.at = *at.get_or_insert(reading.now);
             let mut samples = reading.lanes.into_iter();
             for Registered { entry, .. } in next {
-                let of_topic = OfTopic::new(samples.by_ref().take(entry.shards.into()));
+                let of_topic = TopicReading::new(samples.by_ref().take(entry.shards.into()));
                 tallies += of_topic.tallies.len();
                 counted.topics.insert(entry.topic.clone(), Some(of_topic));
             }
@@ -210,7 +211,7 @@ impl Counted {
         let mut sums = Sums { is_complete: true, ..Sums::default() };
         for (_, of_topic) in self.topics.iter().filter(|(topic, _)| matches(topic)) {
             sums.topics += 1;
-            let Some(OfTopic { tallies, is_partial }) = of_topic else {
+            let Some(TopicReading { tallies, is_partial }) = of_topic else {
                 sums.is_complete = false;
                 continue;
             };
@@ -224,7 +225,7 @@ impl Counted {
     }
 }
 
-impl OfTopic {
+impl TopicReading {
     fn new(samples: impl Iterator<Item = Option<LaneSample>>) -> Self {
         let mut of_topic = Self::default();
         for sample in samples {
@@ -235,7 +236,7 @@ impl OfTopic {
             let waiting: u64 = schedules.iter().map(|schedule| schedule.waiting).sum();
             of_topic.is_partial |= schedules.len() >= MAX_SAMPLED && waiting < counts.scheduled;
             for schedule in schedules {
-                let tally = Tally::new(&schedule.due, schedule.waiting, schedule.is_cut);
+                let tally = WaitingTally::new(&schedule.due, schedule.waiting, schedule.is_cut);
                 add(&mut of_topic.tallies, &schedule.destination, &tally);
             }
         }
@@ -243,7 +244,11 @@ impl OfTopic {
     }
 }
 
-fn add(tallies: &mut BTreeMap<Destination, Tally>, destination: &Destination, tally: &Tally) {
+fn add(
+    tallies: &mut BTreeMap<Destination, WaitingTally>,
+    destination: &Destination,
+    tally: &WaitingTally,
+) {
     match tallies.get_mut(destination) {
         Some(sum) => sum.add(tally),
         None => drop(tallies.insert(destination.clone(), tally.clone())),

@@ -20,22 +20,25 @@ fn lane(schedules: Vec<ScheduleSample>, scheduled: u64) -> Option<LaneSample> {
     Some(LaneSample { counts: Counts { scheduled, ..Counts::default() }, schedules })
 }
 
-fn topic(lanes: Vec<Option<LaneSample>>) -> Option<OfTopic> {
-    Some(OfTopic::new(lanes.into_iter()))
+fn topic(lanes: Vec<Option<LaneSample>>) -> Option<TopicReading> {
+    Some(TopicReading::new(lanes.into_iter()))
 }
 
 #[test]
 fn a_bucket_has_what_falls_due_after_the_one_before() {
-    let tally = Tally::new(&[2, 2, 5, 9], 12, false);
-    let expected = Tally { overdue: 2, buckets: vec![0, 3, 4], rest: 3, is_cut: false };
+    let tally = WaitingTally::new(&[2, 2, 5, 9], 12, false);
+    let expected = WaitingTally { overdue: 2, buckets: vec![0, 3, 4], rest: 3, is_cut: false };
     assert_eq!((tally.within(), tally), (9, expected));
-    assert_eq!(Tally::new(&[], 0, true), Tally { is_cut: true, ..Tally::default() });
+    assert_eq!(
+        WaitingTally::new(&[], 0, true),
+        WaitingTally { is_cut: true, ..WaitingTally::default() }
+    );
 }
 
 #[test]
 fn sums_are_those_of_the_topics_that_match() {
     let name = |name: &str| name.parse::<Topic>().unwrap();
-    let mut counted = Counted::default();
+    let mut counted = ForecastReading::default();
     let a = lane(vec![sample("s", &[1, 3], 4), sample("@pull", &[0, 1], 1)], 5);
     counted.topics.insert(name("a"), topic(vec![a, lane(vec![sample("s", &[1, 1], 1)], 1)]));
     counted.topics.insert(name("b"), topic(vec![lane(vec![sample("s", &[0, 7], 7)], 7), None]));
@@ -56,29 +59,30 @@ fn sums_are_those_of_the_topics_that_match() {
 fn a_lane_with_more_destinations_than_are_named_is_counted_in_part() {
     let schedules = || (0..MAX_SAMPLED).map(|n| sample(&format!("s{n}"), &[1], 1)).collect();
     let named = MAX_SAMPLED as u64;
-    assert!(!OfTopic::new([lane(schedules(), named)].into_iter()).is_partial);
-    assert!(OfTopic::new([lane(schedules(), named + 1)].into_iter()).is_partial);
+    assert!(!TopicReading::new([lane(schedules(), named)].into_iter()).is_partial);
+    assert!(TopicReading::new([lane(schedules(), named + 1)].into_iter()).is_partial);
 }
 
 #[tokio::test]
 async fn a_reading_is_bounded_and_counts_some_lanes_at_least() {
     let (api, _draining, _folder) = edge_with_store();
-    let empty = Counted::read(api.forecast_sources(), ForecastSpan::Hour, &BOUNDS).await.unwrap();
+    let empty =
+        ForecastReading::read(api.forecast_sources(), ForecastSpan::Hour, &BOUNDS).await.unwrap();
     assert!(empty.at.0 > 0 && empty.sums(|_| true).is_complete);
     for name in ["a", "b", "c"] {
         api.topics.ensure(&name.parse().unwrap()).await.unwrap();
     }
-    let seen = async |bounds: Bounds| {
-        let sums = Counted::read(api.forecast_sources(), ForecastSpan::Hour, &bounds)
+    let seen = async |bounds: ReadingBounds| {
+        let sums = ForecastReading::read(api.forecast_sources(), ForecastSpan::Hour, &bounds)
             .await
             .unwrap()
             .sums(|_| true);
         (sums.topics, sums.seen, sums.is_complete)
     };
     assert_eq!(seen(BOUNDS).await, (3, 3, true));
-    assert_eq!(seen(Bounds { lanes: 2, ..BOUNDS }).await, (3, 2, false));
-    assert_eq!(seen(Bounds { lanes: 0, ..BOUNDS }).await, (3, 1, false));
-    assert_eq!(seen(Bounds { time: Duration::ZERO, ..BOUNDS }).await, (3, 3, true));
+    assert_eq!(seen(ReadingBounds { lanes: 2, ..BOUNDS }).await, (3, 2, false));
+    assert_eq!(seen(ReadingBounds { lanes: 0, ..BOUNDS }).await, (3, 1, false));
+    assert_eq!(seen(ReadingBounds { time: Duration::ZERO, ..BOUNDS }).await, (3, 3, true));
 }
 
 #[tokio::test]

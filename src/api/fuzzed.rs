@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::api::handlers::migration::adopt;
-use crate::api::handlers::task::new_task::{self, Checked, Rules};
+use crate::api::handlers::task::new_task::{self, CheckedTask, TaskRules};
 use crate::api::handlers::task::{add, find, get, list, manage, many, pull, search, settle};
 use crate::api::handlers::topic::{list as topics_list, manage as topic, policy};
 use crate::api::handlers::{dead, destination, forecast, schedule};
@@ -114,7 +114,7 @@ fn task(bytes: &[u8]) {
     match new_task::read(bytes, &rules) {
         Err(refused) => says_why(&refused.message()),
         Ok(checked) => {
-            let Checked { options, content, destination, .. } = &checked;
+            let CheckedTask { options, content, destination, .. } = &checked;
             assert!(content.len() <= CONTENT);
             assert!(
                 destination.is_pull() || services.get(destination.as_str()).is_some(),
@@ -131,8 +131,8 @@ fn task(bytes: &[u8]) {
     }
 }
 
-fn rules(services: &Services, content_limit: usize) -> Rules<'_> {
-    Rules {
+fn rules(services: &Services, content_limit: usize) -> TaskRules<'_> {
+    TaskRules {
         now: UnixMillis(1_795_234_567_000),
         max_delay: Duration::from_secs(3650 * 86_400),
         content_limit,

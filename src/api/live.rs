@@ -7,13 +7,13 @@ use bytes::Bytes;
 use delayd_wire::Overview;
 
 use crate::api::auth::Caller;
-use crate::api::places::{Bounds, Place, Places};
+use crate::api::places::{Place, PlaceBounds, Places};
 use crate::api::wire::error::Error;
 use crate::sampler::Snapshot;
 
 /// The most streams of an instance, and of a token. A stream lasts as long as its reader likes, so
 /// none waits for it.
-const STREAMS: Bounds = Bounds {
+const STREAMS: PlaceBounds = PlaceBounds {
     total: 64,
     each: 16,
     waiting: 0,
@@ -24,19 +24,19 @@ const STREAMS: Bounds = Bounds {
 
 /// The places of streams, and the last event.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveStreams {
     places: Places,
     /// The last events without and with the text of errors, and the snapshot that each shows.
     last: Mutex<[(Arc<Snapshot>, Bytes); 2]>,
 }
 
-impl Default for Live {
+impl Default for LiveStreams {
     fn default() -> Self {
         Self { places: Places::new(STREAMS), last: Mutex::default() }
     }
 }
 
-impl Live {
+impl LiveStreams {
     /// A place for a stream, which the stream holds.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ mod tests {
     /// One token once took all 64 streams.
     #[tokio::test]
     async fn a_token_leaves_streams_to_others() {
-        let (live, greedy) = (Live::default(), Caller::named("greedy", &[]));
+        let (live, greedy) = (LiveStreams::default(), Caller::named("greedy", &[]));
         let mut streams = Vec::new();
         while let Ok(stream) = live.place(&greedy).await {
             streams.push(stream);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::api::handlers::task::add;
-use crate::api::handlers::task::new_task::{self, Rules};
+use crate::api::handlers::task::new_task::{self, TaskRules};
 use crate::api::wire::json;
 use crate::callback::{ServiceParams, Services, SuccessRule};
 use crate::model::clock::UnixMillis;
@@ -29,7 +29,7 @@ impl Requests {
 
     /// Reads an add; returns the length of its content.
     pub fn add(&self, body: &[u8]) -> usize {
-        let rules = Rules {
+        let rules = TaskRules {
             now: UnixMillis(1_795_234_567_000),
             max_delay: Duration::from_secs(3650 * 86_400),
             content_limit: 256 << 10,

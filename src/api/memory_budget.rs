@@ -36,13 +36,13 @@ pub(crate) struct Exhausted;
 
 /// A part of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum BudgetPart {
     Small,
     Large,
     Answers,
 }
 
-impl Part {
+impl BudgetPart {
     /// Its bytes, of a budget of `total`.
     fn of(self, total: usize) -> usize {
         match self {
@@ -53,16 +53,17 @@ impl Part {
     }
 }
 
-/// What is left of each [`Part`].
+/// What is left of each [`BudgetPart`].
 type Left = [Arc<Semaphore>; 3];
 
 fn left(total: usize) -> Left {
-    [Part::Small, Part::Large, Part::Answers].map(|part| Arc::new(Semaphore::new(part.of(total))))
+    [BudgetPart::Small, BudgetPart::Large, BudgetPart::Answers]
+        .map(|part| Arc::new(Semaphore::new(part.of(total))))
 }
 
 /// The remaining budget. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     left: Left,
     /// What is left of the half of each part that a token may take, by its name. Otherwise one that
     /// sends or reads slowly would stop the calls of all.
@@ -72,7 +73,7 @@ pub(crate) struct Budget {
     refused: Counter,
 }
 
-impl Budget {
+impl MemoryBudget {
     /// A budget of `total` bytes for bodies, and the same for answers.
     pub(crate) fn new(total: usize) -> Self {
         let total = total.min(Semaphore::MAX_PERMITS);
@@ -94,14 +95,19 @@ impl Budget {
     /// An empty body of at most `limit` bytes. Callers without a token may take the whole budget.
     pub(crate) fn body(&self, token: Option<&str>, limit: usize) -> Filling<'_> {
         let token = token.map(|token| self.of_token(token));
-        let (bytes, first, rest) = (BytesMut::new(), Share::default(), Share::default());
+        let (bytes, first, rest) =
+            (BytesMut::new(), BudgetShare::default(), BudgetShare::default());
         Filling { budget: self, token, limit, bytes, first, rest }
     }
 
     /// The share of an answer to the token. An answer longer than the budget takes all of it.
-    pub(crate) fn answer(&self, token: Option<&str>, length: usize) -> Result<Share, Exhausted> {
-        let (token, mut share) = (token.map(|token| self.of_token(token)), Share::default());
-        share.grow(self, token.as_ref(), Part::Answers, length.min(self.total))?;
+    pub(crate) fn answer(
+        &self,
+        token: Option<&str>,
+        length: usize,
+    ) -> Result<BudgetShare, Exhausted> {
+        let (token, mut share) = (token.map(|token| self.of_token(token)), BudgetShare::default());
+        share.grow(self, token.as_ref(), BudgetPart::Answers, length.min(self.total))?;
         Ok(share)
     }
 
@@ -127,18 +133,18 @@ impl Budget {
 
 /// A share of one part.
 #[derive(Debug, Default)]
-pub(crate) struct Share {
+pub(crate) struct BudgetShare {
     of_all: Option<OwnedSemaphorePermit>,
     /// What it takes of the half of its token, at most all of that.
     of_token: Option<OwnedSemaphorePermit>,
 }
 
-impl Share {
+impl BudgetShare {
     fn grow(
         &mut self,
-        budget: &Budget,
+        budget: &MemoryBudget,
         token: Option<&Left>,
-        part: Part,
+        part: BudgetPart,
         bytes: usize,
     ) -> Result<(), Exhausted> {
         let held = self.of_token.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
@@ -167,14 +173,14 @@ impl Share {
 /// chunks would take forty times its size.
 #[derive(Debug)]
 pub(crate) struct Filling<'a> {
-    budget: &'a Budget,
+    budget: &'a MemoryBudget,
     /// What is left to its token.
     token: Option<Left>,
     limit: usize,
     bytes: BytesMut,
     /// The share of the first bytes, and that of the rest.
-    first: Share,
-    rest: Share,
+    first: BudgetShare,
+    rest: BudgetShare,
 }
 
 impl Filling<'_> {
@@ -217,7 +223,7 @@ impl Filling<'_> {
         let small = if self.budget.is_of_batches { 0 } else { SMALL };
         let (first, rest) = (to.min(small) - from.min(small), to.max(small) - from.max(small));
         for (share, part, bytes) in
-            [(&mut self.first, Part::Small, first), (&mut self.rest, Part::Large, rest)]
+            [(&mut self.first, BudgetPart::Small, first), (&mut self.rest, BudgetPart::Large, rest)]
         {
             if bytes > 0 {
                 share.grow(self.budget, self.token.as_ref(), part, bytes)?;
@@ -244,17 +250,21 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    impl Budget {
-        fn free(&self, part: Part) -> usize {
+    impl MemoryBudget {
+        fn free(&self, part: BudgetPart) -> usize {
             self.left[part as usize].available_permits()
         }
     }
 
-    fn filled(budget: &Budget, length: usize) -> Result<Bytes, Exhausted> {
+    fn filled(budget: &MemoryBudget, length: usize) -> Result<Bytes, Exhausted> {
         filled_by(budget, None, length)
     }
 
-    fn filled_by(budget: &Budget, token: Option<&str>, length: usize) -> Result<Bytes, Exhausted> {
+    fn filled_by(
+        budget: &MemoryBudget,
+        token: Option<&str>,
+        length: usize,
+    ) -> Result<Bytes, Exhausted> {
         let mut body = budget.body(token, 16 * MIB);
         for piece in vec![b'x'; length].chunks(10_000) {
             body.push(piece, false)?;
@@ -264,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_body_comes_out_as_it_came_in() {
-        let budget = Budget::new(MIB);
+        let budget = MemoryBudget::new(MIB);
         let mut body = budget.body(None, 100);
         for piece in ["to", "", "gether"] {
             body.push(piece.as_bytes(), piece == "gether").unwrap();
@@ -274,7 +284,7 @@ mod tests {
 
     #[test]
     fn small_bodies_find_room_beside_large_ones() {
-        let budget = Budget::new(8 * MIB);
+        let budget = MemoryBudget::new(8 * MIB);
         let mut large = Vec::new();
         while let Ok(body) = filled(&budget, MIB) {
             large.push(body);
@@ -286,7 +296,7 @@ mod tests {
 
     #[test]
     fn many_short_batches_leave_room_for_small_bodies() {
-        let budget = Budget::new(8 * MIB);
+        let budget = MemoryBudget::new(8 * MIB);
         let batches = budget.of_batches();
         let mut held = Vec::new();
         while let Ok(body) = filled(&batches, 30_000) {
@@ -296,29 +306,29 @@ mod tests {
         let small: Result<Vec<_>, _> = (0..100).map(|_| filled(&budget, 1_000)).collect();
         assert_eq!(small.map(|bodies| bodies.len()), Ok(100));
         drop(held);
-        assert_eq!(budget.free(Part::Large), 6 * MIB);
+        assert_eq!(budget.free(BudgetPart::Large), 6 * MIB);
     }
 
     #[test]
     fn a_share_goes_back_with_the_last_of_its_bytes() {
-        let budget = Budget::new(8 * MIB);
+        let budget = MemoryBudget::new(8 * MIB);
         let body = filled(&budget, 2 * MIB).unwrap();
         let part = body.slice(5..6);
         drop(body);
         assert_eq!(filled(&budget, 2 * MIB), Err(Exhausted));
         drop(part);
         assert!(filled(&budget, 2 * MIB).is_ok());
-        assert_eq!(budget.free(Part::Small) + budget.free(Part::Large), 8 * MIB);
+        assert_eq!(budget.free(BudgetPart::Small) + budget.free(BudgetPart::Large), 8 * MIB);
     }
 
     #[test]
     fn a_large_body_counts_twice_once_it_is_whole() {
         let check = |length: usize, counted: usize| {
-            let budget = Budget::new(8 * MIB);
+            let budget = MemoryBudget::new(8 * MIB);
             let mut body = budget.body(None, length);
             body.push(&vec![b'x'; length], true).unwrap();
             let _body = body.whole().unwrap();
-            let left = budget.free(Part::Small) + budget.free(Part::Large);
+            let left = budget.free(BudgetPart::Small) + budget.free(BudgetPart::Large);
             assert_eq!(8 * MIB - left, counted, "{length}");
         };
         check(1_000, 1_000);
@@ -328,7 +338,7 @@ mod tests {
 
     #[test]
     fn what_was_only_announced_takes_nothing() {
-        let budget = Budget::new(MIB);
+        let budget = MemoryBudget::new(MIB);
         let waiting: Vec<_> = (0..1_000).map(|_| budget.body(None, 16 * MIB)).collect();
         assert!(filled(&budget, 300_000).is_ok());
         drop(waiting);
@@ -336,7 +346,7 @@ mod tests {
 
     #[test]
     fn an_answer_longer_than_the_budget_has_all_of_it() {
-        let budget = Budget::new(MIB);
+        let budget = MemoryBudget::new(MIB);
         let answer = budget.answer(None, 5 * MIB).unwrap();
         assert!(budget.answer(None, 1).is_err());
         drop(answer);
@@ -346,7 +356,7 @@ mod tests {
     /// A token that read its answers slowly once stopped the batches of all others.
     #[test]
     fn a_token_leaves_half_of_the_answers_to_others() {
-        let budget = Budget::new(MIB);
+        let budget = MemoryBudget::new(MIB);
         let mut held = Vec::new();
         while let Ok(answer) = budget.answer(Some("greedy"), 1_000) {
             held.push(answer);
@@ -359,13 +369,13 @@ mod tests {
         assert!(budget.answer(Some("greedy"), 5 * MIB).is_ok(), "its half");
         assert!(budget.answer(Some("third"), 1).is_ok());
         assert_eq!(budget.of_tokens.lock().unwrap().len(), 1);
-        assert_eq!(budget.free(Part::Answers), MIB);
+        assert_eq!(budget.free(BudgetPart::Answers), MIB);
     }
 
     /// A token that sent its bodies slowly once stopped the adds and batches of all others.
     #[test]
     fn a_token_leaves_half_of_the_bodies_to_others() {
-        let budget = Budget::new(8 * MIB);
+        let budget = MemoryBudget::new(8 * MIB);
         for (budget, length) in [(budget.clone(), 1_000), (budget.of_batches(), MIB)] {
             let mut held = Vec::new();
             while let Ok(body) = filled_by(&budget, Some("greedy"), length) {

@@ -20,7 +20,7 @@ use crate::api::wire::error::Error;
 
 /// The bounds of some kind of work.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct PlaceBounds {
     /// The places.
     pub(crate) total: usize,
     /// The most places of one token. Callers without a token may take all.
@@ -36,15 +36,15 @@ pub(crate) struct Bounds {
 /// The places for some kind of work.
 #[derive(Debug)]
 pub(crate) struct Places {
-    bounds: Bounds,
+    bounds: PlaceBounds,
     free: Arc<Semaphore>,
     /// By the name of the token.
-    tokens: Mutex<HashMap<Option<String>, Share>>,
+    tokens: Mutex<HashMap<Option<String>, TokenShare>>,
 }
 
 /// What one token may take.
 #[derive(Clone, Debug)]
-struct Share {
+struct TokenShare {
     /// Its calls that run or wait.
     queue: Arc<Semaphore>,
     turns: Arc<Semaphore>,
@@ -59,7 +59,7 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: PlaceBounds) -> Self {
         let free = Arc::new(Semaphore::new(bounds.total));
         Self { bounds, free, tokens: Mutex::default() }
     }
@@ -69,7 +69,7 @@ impl Places {
     /// # Errors
     /// [`Error::Unavailable`] if too many calls of the token wait, or if the wait is too long.
     pub(crate) async fn place(&self, caller: &Caller) -> Result<Place, Error> {
-        let Share { queue, turns } = self.share(caller.name());
+        let TokenShare { queue, turns } = self.share(caller.name());
         let place = async {
             let _queued = queue.try_acquire_owned().ok()?;
             let _turn = acquired(turns).await?;
@@ -80,13 +80,13 @@ impl Places {
         place.ok_or(Error::Unavailable(self.bounds.refusal))
     }
 
-    fn share(&self, token: Option<&str>) -> Share {
-        let Bounds { total, each, waiting, .. } = self.bounds;
+    fn share(&self, token: Option<&str>) -> TokenShare {
+        let PlaceBounds { total, each, waiting, .. } = self.bounds;
         let each = if token.is_some() { each } else { total };
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         // Names of tokens that a reload removed do not pile up. Each permit holds a clone.
         tokens.retain(|_, share| Arc::strong_count(&share.queue) > 1);
-        let share = || Share {
+        let share = || TokenShare {
             queue: Arc::new(Semaphore::new(each + waiting)),
             turns: Arc::new(Semaphore::new(each)),
         };
@@ -128,8 +128,13 @@ mod tests {
     use super::*;
     use crate::model::token::Scope;
 
-    const BOUNDS: Bounds =
-        Bounds { total: 2, each: 1, waiting: 2, wait: Duration::from_secs(5), refusal: "full" };
+    const BOUNDS: PlaceBounds = PlaceBounds {
+        total: 2,
+        each: 1,
+        waiting: 2,
+        wait: Duration::from_secs(5),
+        refusal: "full",
+    };
 
     fn asked<'a>(places: &'a Places, caller: &'a Caller) -> BoxFuture<'a, Result<Place, Error>> {
         places.place(caller).boxed()
@@ -158,7 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_tokens_get_places_by_turns() {
-        let places = Places::new(Bounds { total: 1, waiting: 9, ..BOUNDS });
+        let places = Places::new(PlaceBounds { total: 1, waiting: 9, ..BOUNDS });
         let (many, one) = (caller("many"), caller("one"));
         let running = asked(&places, &many).await.expect("a place");
         let mut waiting: Vec<_> = (0..5).map(|_| asked(&places, &many)).collect();
@@ -175,7 +180,8 @@ mod tests {
     async fn a_free_place_is_found_in_a_busy_task() {
         const MANY: usize = 500;
         let wait = Duration::ZERO;
-        let places = Places::new(Bounds { total: MANY, each: MANY, waiting: 0, wait, ..BOUNDS });
+        let places =
+            Places::new(PlaceBounds { total: MANY, each: MANY, waiting: 0, wait, ..BOUNDS });
         let anyone = Caller::anyone();
         // An odd part of what the task may do before it yields: a call then waits for its place in
         // the middle of its two waits.

@@ -14,7 +14,7 @@ use axum::routing::get;
 use super::*;
 use crate::api::auth::Caller;
 use crate::api::concurrency_limit::ConcurrencyLimit;
-use crate::api::memory_budget::Budget;
+use crate::api::memory_budget::MemoryBudget;
 use crate::api::middleware::response_budget::take_room;
 use crate::api::testing::{Ask, edge_with_store, edge_without_store, json_of};
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
@@ -362,7 +362,7 @@ async fn bodies_that_drip_take_no_slot_from_those_that_have_come() {
 #[tokio::test]
 async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
     let (mut api, _draining) = edge_without_store().await;
-    api.memory = Budget::new(4000);
+    api.memory = MemoryBudget::new(4000);
     let edge = edge(Arc::new(api));
     let response = edge.clone().answer(post_of(ADD, chunked(900))).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
@@ -380,7 +380,7 @@ async fn a_body_for_which_there_are_no_bytes_left_is_refused_at_once() {
 async fn a_waiting_pull_holds_no_bytes() {
     let (mut api, _draining, _folder) = edge_with_store();
     // Enough for one such body at a time.
-    api.memory = Budget::new(4000);
+    api.memory = MemoryBudget::new(4000);
     let edge = edge(Arc::new(api));
     let padded = |body: &str| format!("{body:900}");
     let ask = |path, body| Box::pin(edge.clone().answer(post_of(path, padded(body))));
@@ -397,7 +397,7 @@ async fn a_waiting_pull_holds_no_bytes() {
 async fn batches_that_drip_leave_bytes_for_single_tasks() {
     let (mut api, _draining) = edge_without_store().await;
     // Its small part is as long as two of them.
-    api.memory = Budget::new(32_000);
+    api.memory = MemoryBudget::new(32_000);
     let edge = edge(Arc::new(api));
     let begun = || {
         let first = futures_util::stream::iter([Ok::<_, std::io::Error>(http_body::Frame::data(
@@ -419,7 +419,7 @@ async fn batches_that_drip_leave_bytes_for_single_tasks() {
 
 #[tokio::test]
 async fn an_answer_for_which_there_is_no_room_is_not_given_and_its_body_is_told() {
-    let budget = Budget::new(5000);
+    let budget = MemoryBudget::new(5000);
     let (tell, told) = std::sync::mpsc::channel();
     let answers = Router::new()
         .route(

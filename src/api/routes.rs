@@ -1,14 +1,15 @@
 //! The table of all routes: one row for each.
 //!
-//! A row declares the path, the summary, the handler, who may call it, the longest body, and the
-//! types of request and answer. Dispatch, authorization, limits and the OpenAPI document derive
-//! from it. The method derives from the kind of the row: a call takes `POST`, a page takes `GET`.
+//! A row declares the path, the summary, the handler, who may call it, and the longest body. The
+//! types of request and answer are those of the handler's signature, or the row has them. Dispatch,
+//! authorization, limits and the OpenAPI document derive from it. The method derives from the kind
+//! of the row: a call takes `POST`, a page takes `GET`.
 
 use std::sync::LazyLock;
 
 use axum::routing::get;
 use delayd_wire as wire;
-use delayd_wire::{Nothing, Stored, TopicShown};
+use delayd_wire::Stored;
 
 use crate::api::auth::About::{All, EachOfThem, Topic, TopicOrAll};
 use crate::api::handlers::migration::{adopt, transfer};
@@ -20,7 +21,7 @@ use crate::api::handlers::{
     audit, dead, destination, forecast, health, instance, live, metrics, overview,
 };
 use crate::api::middleware::route::BodySize::{Batch, Content};
-use crate::api::middleware::route::{Answer, Route};
+use crate::api::middleware::route::{Route, RouteAnswer};
 use crate::api::middleware::router::Routes;
 use crate::api::wire::schema::described;
 use crate::api::{dashboard, docs, openapi};
@@ -54,13 +55,13 @@ fn routes() -> Vec<Route> {
 
 fn tasks() -> Vec<Route> {
     vec![
-        Route::call("/delay/task/add", "Store a task", (&[Produce], Topic), add::add)
+        Route::raw("/delay/task/add", "Store a task", (&[Produce], Topic), add::add)
             .body(Content)
             .reads::<new_task::Request>()
             .answers::<Stored>()
             .errors(&[1022])
             .takes_key(),
-        Route::call(
+        Route::raw(
             "/delay/task/add_batch",
             "Store many tasks",
             (&[Produce], EachOfThem),
@@ -70,7 +71,7 @@ fn tasks() -> Vec<Route> {
         .reads::<add::BatchRequest>()
         .answers::<wire::Batch>()
         .errors(&[1022]),
-        Route::call(
+        Route::raw(
             "/delay/task/pull",
             "Take due tasks, or read one task's content",
             (&[Consume], Topic),
@@ -86,8 +87,6 @@ fn tasks() -> Vec<Route> {
             (&[Consume], Topic),
             settle::ack,
         )
-        .reads::<settle::AckRequest>()
-        .answers::<Nothing>()
         .errors(UNKNOWN_OR_CONFLICT),
         Route::call(
             "/delay/task/nack",
@@ -95,18 +94,12 @@ fn tasks() -> Vec<Route> {
             (&[Consume], Topic),
             settle::nack,
         )
-        .reads::<settle::NackRequest>()
-        .answers::<wire::Returned>()
         .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/extend", "Extend a lease", (&[Consume], Topic), settle::extend)
-            .reads::<settle::ExtendRequest>()
-            .answers::<Nothing>()
             .errors(UNKNOWN_OR_CONFLICT),
         Route::call("/delay/task/cancel", "Cancel a task", (&[Produce], Topic), manage::cancel)
-            .reads::<manage::CancelRequest>()
-            .answers::<wire::Gone>()
             .errors(UNKNOWN_OR_CONFLICT),
-        Route::call(
+        Route::raw(
             "/delay/task/update",
             "Reschedule a task, or replace its content",
             (&[Produce], Topic),
@@ -123,13 +116,9 @@ fn tasks() -> Vec<Route> {
             task::get,
         )
         .only_reads()
-        .reads::<task::Request>()
-        .answers::<wire::Found>()
         .errors(UNKNOWN),
         Route::call("/delay/task/find", "Find a task in all topics", (READ, All), find::find)
-            .only_reads()
-            .reads::<find::Request>()
-            .answers::<wire::FoundTasks>(),
+            .only_reads(),
         Route::call(
             "/delay/task/list",
             "Show the tasks of a topic in one state",
@@ -137,8 +126,6 @@ fn tasks() -> Vec<Route> {
             list::list,
         )
         .only_reads()
-        .reads::<list::Request>()
-        .answers::<wire::Page>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/cancel_many",
@@ -146,8 +133,6 @@ fn tasks() -> Vec<Route> {
             (&[Admin], Topic),
             many::cancel,
         )
-        .reads::<many::CancelRequest>()
-        .answers::<wire::Changed>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/update_many",
@@ -155,8 +140,6 @@ fn tasks() -> Vec<Route> {
             (&[Admin], Topic),
             many::update,
         )
-        .reads::<many::UpdateRequest>()
-        .answers::<wire::Changed>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/search",
@@ -165,8 +148,6 @@ fn tasks() -> Vec<Route> {
             search::search,
         )
         .only_reads()
-        .reads::<search::Request>()
-        .answers::<wire::Page>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/records",
@@ -174,8 +155,6 @@ fn tasks() -> Vec<Route> {
             (&[Admin], Topic),
             transfer::records,
         )
-        .reads::<transfer::RecordsRequest>()
-        .answers::<wire::Records>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/task/moved",
@@ -183,10 +162,8 @@ fn tasks() -> Vec<Route> {
             (&[Admin], Topic),
             transfer::moved,
         )
-        .reads::<transfer::MovedRequest>()
-        .answers::<wire::Ended>()
         .errors(UNKNOWN),
-        Route::call(
+        Route::raw(
             "/delay/task/adopt",
             "Store tasks of another store under their ids",
             (&[Admin], EachOfThem),
@@ -208,8 +185,6 @@ fn dead_letters() -> Vec<Route> {
             dead::causes::causes,
         )
         .only_reads()
-        .reads::<dead::causes::Request>()
-        .answers::<wire::Causes>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/dead/replay",
@@ -217,12 +192,8 @@ fn dead_letters() -> Vec<Route> {
             (&[Admin], Topic),
             dead::replay,
         )
-        .reads::<dead::ReplayRequest>()
-        .answers::<wire::Done>()
         .errors(UNKNOWN),
         Route::call("/delay/dead/purge", "Delete dead tasks", (&[Admin], Topic), dead::purge)
-            .reads::<dead::PurgeRequest>()
-            .answers::<wire::Done>()
             .errors(UNKNOWN),
     ]
 }
@@ -235,25 +206,15 @@ fn topics() -> Vec<Route> {
             (READ, EachOfThem),
             topics_list::list,
         )
-        .only_reads()
-        .reads::<topics_list::Request>()
-        .answers::<wire::Topics>(),
+        .only_reads(),
         Route::call("/delay/topic/get", "Show a topic", (READ, Topic), topic::get)
             .only_reads()
-            .reads::<topic::TopicRequest>()
-            .answers::<TopicShown>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/set", "Create or change a topic", (&[Admin], Topic), policy::set)
-            .reads::<policy::Request>()
-            .answers::<TopicShown>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/pause", "Pause a topic", (&[Admin], Topic), topic::pause)
-            .reads::<topic::TopicRequest>()
-            .answers::<wire::Paused>()
             .errors(UNKNOWN),
         Route::call("/delay/topic/resume", "Resume a topic", (&[Admin], Topic), topic::resume)
-            .reads::<topic::ResumeRequest>()
-            .answers::<wire::Paused>()
             .errors(UNKNOWN),
         Route::call(
             "/delay/topic/purge",
@@ -261,8 +222,6 @@ fn topics() -> Vec<Route> {
             (&[Admin], Topic),
             topic::purge,
         )
-        .reads::<topic::PurgeRequest>()
-        .answers::<wire::Purged>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/topic/forecast",
@@ -271,8 +230,6 @@ fn topics() -> Vec<Route> {
             topic::forecast,
         )
         .only_reads()
-        .reads::<topic::ForecastRequest>()
-        .answers::<wire::Forecast>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/topic/delete",
@@ -280,8 +237,6 @@ fn topics() -> Vec<Route> {
             (&[Admin], Topic),
             topic::delete,
         )
-        .reads::<topic::TopicRequest>()
-        .answers::<Nothing>()
         .errors(UNKNOWN_OR_CONFLICT),
     ]
 }
@@ -295,9 +250,7 @@ fn destinations() -> Vec<Route> {
             (READ, All),
             destination::list,
         )
-        .only_reads()
-        .reads::<wire::DestinationListRequest>()
-        .answers::<wire::Destinations>(),
+        .only_reads(),
         Route::call(
             "/delay/destination/get",
             "Show all that the instance knows about a destination",
@@ -305,8 +258,6 @@ fn destinations() -> Vec<Route> {
             destination::get,
         )
         .only_reads()
-        .reads::<destination::HoldRequest>()
-        .answers::<wire::DestinationDetail>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/destination/probe",
@@ -314,8 +265,6 @@ fn destinations() -> Vec<Route> {
             (&[Admin], All),
             destination::probe,
         )
-        .reads::<destination::HoldRequest>()
-        .answers::<wire::Probed>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/destination/hold",
@@ -323,8 +272,6 @@ fn destinations() -> Vec<Route> {
             (&[Admin], All),
             destination::hold,
         )
-        .reads::<destination::HoldRequest>()
-        .answers::<wire::Held>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/destination/release",
@@ -332,8 +279,6 @@ fn destinations() -> Vec<Route> {
             (&[Admin], All),
             destination::release,
         )
-        .reads::<destination::HoldRequest>()
-        .answers::<wire::Held>()
         .errors(UNKNOWN),
     ]
 }
@@ -347,28 +292,22 @@ fn deployment() -> Vec<Route> {
             (&Scope::ALL, EachOfThem),
             overview::whoami,
         )
-        .only_reads()
-        .reads::<wire::WhoAmIRequest>()
-        .answers::<wire::WhoAmI>(),
+        .only_reads(),
         Route::call(
             "/delay/overview",
             "Show the state of the deployment",
             (READ, All),
             overview::overview,
         )
-        .only_reads()
-        .reads::<wire::OverviewRequest>()
-        .answers::<wire::Overview>(),
+        .only_reads(),
         Route::call(
             "/delay/forecast",
             "Count the waiting tasks of all topics by service and due time",
             (READ, All),
             forecast::forecast,
         )
-        .only_reads()
-        .reads::<forecast::Request>()
-        .answers::<wire::ServiceForecasts>(),
-        Route::call("/delay/live", "Send the overview of each second", (READ, All), live::serve)
+        .only_reads(),
+        Route::raw("/delay/live", "Send the overview of each second", (READ, All), live::serve)
             .only_reads()
             .reads::<wire::LiveRequest>()
             .streams::<wire::Overview>(),
@@ -384,43 +323,35 @@ fn instances() -> Vec<Route> {
             (READ, All),
             instance::list,
         )
-        .only_reads()
-        .reads::<wire::InstanceListRequest>()
-        .answers::<wire::Instances>(),
+        .only_reads(),
         Route::call(
             "/delay/instance/get",
             "Show how the instance that answers works: store, clock, disk, reloads, errors",
             (READ, All),
             instance::get,
         )
-        .only_reads()
-        .reads::<wire::InstanceGetRequest>()
-        .answers::<wire::InstanceDetail>(),
+        .only_reads(),
         Route::call(
             "/delay/series",
             "Figures of this instance over time",
             (READ, All),
             instance::series,
         )
-        .only_reads()
-        .reads::<instance::SeriesRequest>()
-        .answers::<wire::Series>(),
+        .only_reads(),
     ]
 }
 
 fn audits() -> Vec<Route> {
     vec![
         Route::call("/delay/audit/list", "List administrative actions", (READ, All), audit::list)
-            .only_reads()
-            .reads::<audit::ListRequest>()
-            .answers::<wire::AuditPage>(),
+            .only_reads(),
     ]
 }
 
 /// Load balancers and probes have no token. The pages at `/` and `/docs` hold no data; they send
 /// calls with the reader's token. `/metrics` needs a token, because metrics name services.
 fn pages() -> Vec<Route> {
-    let health = |statuses| Answer::Health(described::<health::Health>, statuses);
+    let health = |statuses| RouteAnswer::Health(described::<health::Health>, statuses);
     vec![
         Route::page(
             "/healthz",
@@ -437,7 +368,7 @@ fn pages() -> Vec<Route> {
         Route::page(
             "/metrics",
             "Metrics for Prometheus",
-            Answer::Text("application/openmetrics-text"),
+            RouteAnswer::Text("application/openmetrics-text"),
             get(metrics::serve),
         )
         .needs(READ)
@@ -445,7 +376,7 @@ fn pages() -> Vec<Route> {
         Route::page(
             "/metrics/topics",
             "Figures of the first 1,000 topics, for Prometheus",
-            Answer::Text("application/openmetrics-text"),
+            RouteAnswer::Text("application/openmetrics-text"),
             get(metrics::topics),
         )
         .needs(READ)
@@ -453,13 +384,13 @@ fn pages() -> Vec<Route> {
         Route::page(
             "/openapi.json",
             "This document",
-            Answer::Text("application/json"),
+            RouteAnswer::Text("application/json"),
             get(async || openapi::serve(&ROUTES)),
         ),
         Route::page(
             "/docs",
             "A page that shows this document and sends calls",
-            Answer::Text("text/html"),
+            RouteAnswer::Text("text/html"),
             get(docs::page),
         ),
         Route::part("/", get(dashboard::page)),

@@ -11,12 +11,12 @@ use tokio_util::task::TaskTracker;
 use crate::api::auth::{Caller, Tokens};
 use crate::api::concurrency_limit::ConcurrencyLimit;
 use crate::api::forecasts::{Forecasts, Sources};
-use crate::api::live::Live;
+use crate::api::live::LiveStreams;
 use crate::api::long_poll::claim::Pulls;
 use crate::api::long_poll::delivery::LeaseReturn;
-use crate::api::memory_budget::Budget;
+use crate::api::memory_budget::MemoryBudget;
 use crate::api::params::{self, Params};
-use crate::api::places::{Bounds, Place, Places};
+use crate::api::places::{Place, PlaceBounds, Places};
 use crate::api::wire::error::Error;
 use crate::audit::AuditLog;
 use crate::callback::Services;
@@ -34,7 +34,7 @@ use crate::trace::Tracer;
 const LAST_SETTLES: Duration = Duration::from_secs(15);
 
 /// The scans over many tasks that one instance runs at the same time. A scan takes a second or two.
-const SCANS: Bounds = Bounds {
+const SCANS: PlaceBounds = PlaceBounds {
     total: 2,
     each: 1,
     waiting: 4,
@@ -43,7 +43,7 @@ const SCANS: Bounds = Bounds {
 };
 /// The reads of many lanes or tasks, such as pages and counts. A read takes some milliseconds of
 /// the store.
-const READS: Bounds = Bounds {
+const READS: PlaceBounds = PlaceBounds {
     total: 4,
     each: 1,
     waiting: 32,
@@ -52,7 +52,7 @@ const READS: Bounds = Bounds {
 };
 
 /// The reads of one task or schedule, with its content.
-const GETS: Bounds = Bounds {
+const GETS: PlaceBounds = PlaceBounds {
     total: 64,
     each: 32,
     waiting: 128,
@@ -97,7 +97,7 @@ pub struct Api {
     /// The slots of concurrent calls.
     pub(crate) slots: ConcurrencyLimit,
     /// The memory budget of bodies and answers.
-    pub(crate) memory: Budget,
+    pub(crate) memory: MemoryBudget,
     pub(crate) store: Arc<AnyStore>,
     pub(crate) topics: Arc<Registry>,
     pub(crate) services: Arc<Services>,
@@ -115,7 +115,7 @@ pub struct Api {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) tracer: Tracer,
-    pub(crate) live: Live,
+    pub(crate) live: LiveStreams,
     pub(crate) forecasts: Forecasts,
     /// The reads of many lanes or tasks that are no scans.
     pub(crate) reads: Places,
@@ -131,8 +131,8 @@ pub struct Api {
 }
 
 /// A pull waits as long as its caller likes, so none waits for a place.
-fn waits(total: usize) -> Bounds {
-    Bounds {
+fn waits(total: usize) -> PlaceBounds {
+    PlaceBounds {
         total,
         each: total.div_ceil(2),
         waiting: 0,
@@ -164,7 +164,8 @@ impl Api {
         let pulls = Arc::new(Pulls::new(lease_return, topics.clone(), draining.clone()));
         let bounds = RwLock::new(params.bounds());
         let waits = Places::new(waits(params.waiters));
-        let memory = Budget::new(params.bodies).counting(metrics.api.rejections(Rejection::Memory));
+        let memory =
+            MemoryBudget::new(params.bodies).counting(metrics.api.rejections(Rejection::Memory));
         Self {
             slots: ConcurrencyLimit::of(params.concurrency),
             memory,
@@ -185,7 +186,7 @@ impl Api {
             metrics,
             audit,
             tracer,
-            live: Live::default(),
+            live: LiveStreams::default(),
             forecasts: Forecasts::default(),
             gets: Places::new(GETS),
             reads: Places::new(READS),

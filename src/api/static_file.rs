@@ -14,20 +14,20 @@ pub(super) struct StaticFile {
     content_type: &'static str,
     /// Its content security policy.
     policy: &'static str,
-    plain: Content,
+    plain: FileContent,
     /// The same, compressed; sent to clients that accept it.
-    gzip: Option<Content>,
+    gzip: Option<FileContent>,
 }
 
 /// The bytes of an answer.
 #[derive(Debug)]
-struct Content {
+struct FileContent {
     bytes: &'static [u8],
     /// The strong entity tag, which is computed for the first answer.
     tag: OnceLock<HeaderValue>,
 }
 
-impl Content {
+impl FileContent {
     const fn of(bytes: &'static [u8]) -> Self {
         Self { bytes, tag: OnceLock::new() }
     }
@@ -48,10 +48,10 @@ impl StaticFile {
         gzip: Option<&'static [u8]>,
     ) -> Self {
         let gzip = match gzip {
-            Some(bytes) => Some(Content::of(bytes)),
+            Some(bytes) => Some(FileContent::of(bytes)),
             None => None,
         };
-        Self { content_type, policy, plain: Content::of(bytes), gzip }
+        Self { content_type, policy, plain: FileContent::of(bytes), gzip }
     }
 
     /// The answer to a request with these headers: 304 if the client has the file.

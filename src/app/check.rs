@@ -35,7 +35,7 @@ pub fn calls(settings: &Settings) -> (usize, Vec<String>) {
 
 /// The result of a check.
 #[derive(Debug)]
-pub struct Checked {
+pub struct CheckResult {
     /// A description of the store: its kind, its servers, its durability.
     pub store: String,
     /// The warnings.
@@ -48,7 +48,7 @@ pub struct Checked {
 ///
 /// # Errors
 /// See [`StartError`].
-pub async fn check(settings: &Settings) -> Result<Checked, StartError> {
+pub async fn check(settings: &Settings) -> Result<CheckResult, StartError> {
     let address = settings.http.bind;
     // Another port, because a running delayd may use the configured one.
     TcpListener::bind(SocketAddr::new(address.ip(), 0))
@@ -69,5 +69,5 @@ pub async fn check(settings: &Settings) -> Result<Checked, StartError> {
         }
     };
     warnings.extend(warning_of(durability).map(str::to_owned));
-    Ok(Checked { store: format!("{found}, durability: {}", durability.as_str()), warnings })
+    Ok(CheckResult { store: format!("{found}, durability: {}", durability.as_str()), warnings })
 }

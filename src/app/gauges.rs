@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::callback::Services;
-use crate::limits::{DestinationLimits, Figures};
-use crate::metrics::{DestinationFigures, LimitFigures, Metrics};
+use crate::limits::{DestinationLimits, SlotFigures};
+use crate::metrics::{DestinationGauges, LimitFigures, Metrics};
 use crate::model::task::Destination;
 
 /// Connects the limits of calls with the metrics. Services of the configuration get their labels
@@ -42,7 +42,7 @@ fn read(limits: &DestinationLimits, services: &Services, names: &[Arc<str>]) -> 
     }
 }
 
-fn figures(figures: Figures) -> DestinationFigures {
-    let Figures { in_flight, window, breakers } = figures;
-    DestinationFigures { in_flight, window, breakers }
+fn figures(figures: SlotFigures) -> DestinationGauges {
+    let SlotFigures { in_flight, window, breakers } = figures;
+    DestinationGauges { in_flight, window, breakers }
 }

@@ -87,7 +87,7 @@ pub enum StartError {
     Services(#[from] callback::InvalidService),
     /// The exporter of traces cannot be built.
     #[error("trace: {0}")]
-    Trace(#[from] trace::BuildError),
+    Trace(#[from] trace::ExporterError),
     /// Anyone could call, and the configuration does not allow that explicitly.
     #[error(transparent)]
     Unguarded(#[from] settings::Error),
@@ -255,7 +255,7 @@ impl App {
     }
 
     /// Reads the configuration again from now on, whenever `source` asks for it or a file changes.
-    pub fn reload_from(&mut self, source: reload::Source) {
+    pub fn reload_from(&mut self, source: reload::SettingsSource) {
         self.reloading = Some(tokio::spawn(reload::run(self.parts.clone(), source)));
     }
 

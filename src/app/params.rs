@@ -270,8 +270,8 @@ pub(super) fn api(settings: &Settings, connections: usize) -> api::Params {
 }
 
 /// TLS of the port; `None` if it is not set.
-pub(super) fn port(settings: &Settings) -> Result<Option<tls::Server>, tls::InvalidFile> {
-    settings.http.tls.files().map(tls::Server::new).transpose()
+pub(super) fn port(settings: &Settings) -> Result<Option<tls::TlsServer>, tls::InvalidFile> {
+    settings.http.tls.files().map(tls::TlsServer::new).transpose()
 }
 
 /// Raises the limit of open files of this process as far as allowed, and returns it; `u64::MAX` if

@@ -51,21 +51,21 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes settings of files that were read, and of all other layers; without the values that are in
 /// files of their own.
-pub type Load = Box<dyn Fn(&[File]) -> Result<Settings, settings::Error> + Send + Sync>;
+pub type LoadSettings = Box<dyn Fn(&[File]) -> Result<Settings, settings::Error> + Send + Sync>;
 
 /// The sources of the configuration, and of the signals to reload it.
-pub struct Source {
+pub struct SettingsSource {
     /// The files, as read at the start. Their folders are watched.
     pub files: Vec<File>,
     /// Loads settings from all layers, and checks them.
-    pub load: Load,
+    pub load: LoadSettings,
     /// SIGHUP.
     pub hangup: Signal,
     /// Changes the log level.
     pub level: telemetry::Level,
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for SettingsSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Source").field("files", &self.files).finish_non_exhaustive()
     }
@@ -100,7 +100,7 @@ struct Taken {
 }
 
 /// The files as they were last read, and the watchers of their folders.
-struct Watched {
+struct WatchedFiles {
     files: Vec<File>,
     named: NamedFiles,
     /// The paths of `named`: those of the last configuration, even if it was refused.
@@ -109,10 +109,10 @@ struct Watched {
 }
 
 /// Reloads on each trigger, until it is aborted.
-pub(super) async fn run(parts: Parts, mut source: Source) {
+pub(super) async fn run(parts: Parts, mut source: SettingsSource) {
     let (changed, mut changes) = mpsc::channel(1);
     let paths: Vec<PathBuf> = source.files.iter().map(|file| file.path().to_owned()).collect();
-    let mut seen = Watched {
+    let mut seen = WatchedFiles {
         files: source.files.clone(),
         named: parts.started.named_files.clone(),
         paths: parts.started.names_of_files(),
@@ -180,7 +180,7 @@ pub(super) async fn run(parts: Parts, mut source: Source) {
     }
 }
 
-impl Watched {
+impl WatchedFiles {
     /// Whether the files are still those that were last read.
     fn is(&self, (files, named): &(Vec<File>, NamedFiles)) -> bool {
         (&self.files, &self.named) == (files, named)
@@ -201,9 +201,9 @@ fn one_line(error: &settings::Error) -> String {
 /// caused.
 fn checked(
     parts: &Parts,
-    source: &Source,
+    source: &SettingsSource,
     taken: &Taken,
-    seen: &mut Watched,
+    seen: &mut WatchedFiles,
 ) -> Result<Taken, settings::Error> {
     let files = seen.files.clone();
     files.iter().zip(&taken.files).try_for_each(|(new, old)| new.ensure_may_replace(old))?;
@@ -218,9 +218,9 @@ fn checked(
 /// Loads and checks the settings, and applies them to the parts.
 fn reload(
     parts: &Parts,
-    source: &Source,
+    source: &SettingsSource,
     taken: &Taken,
-    seen: &mut Watched,
+    seen: &mut WatchedFiles,
 ) -> Result<Taken, String> {
     let Taken { files, settings, kept } =
         checked(parts, source, taken, seen).map_err(|error| one_line(&error))?;

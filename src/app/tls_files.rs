@@ -15,15 +15,15 @@ use crate::tls;
 const EVERY: Duration = Duration::from_secs(1);
 
 /// What is wrong with files, by the section that names them.
-type AllWrong = HashMap<String, Wrong>;
+type AllWrong = HashMap<String, WrongPair>;
 
-struct Wrong {
+struct WrongPair {
     what: String,
     is_logged: bool,
 }
 
 /// Reads the files again until it is aborted.
-pub(super) async fn run(port: Option<Arc<tls::Server>>, services: Arc<Services>) {
+pub(super) async fn run(port: Option<Arc<tls::TlsServer>>, services: Arc<Services>) {
     let mut wrong = AllWrong::new();
     loop {
         sleep(EVERY).await;
@@ -66,7 +66,7 @@ fn report(
                 tracing::error!(%error, "{section}: {error}; what was read before stays in force");
             }
             let is_logged = before.is_some();
-            now.insert(section, Wrong { what, is_logged });
+            now.insert(section, WrongPair { what, is_logged });
         }
     }
 }

@@ -17,11 +17,11 @@ pub(super) struct Keepers {
     client: Client,
     limits: DestinationLimits,
     metrics: Arc<Metrics>,
-    running: Mutex<HashMap<Destination, Keeper>>,
+    running: Mutex<HashMap<Destination, TokenKeeper>>,
 }
 
 #[derive(Debug)]
-struct Keeper {
+struct TokenKeeper {
     oauth: Arc<OAuth>,
     task: AbortHandle,
     ended: Arc<Mutex<bool>>,
@@ -54,12 +54,12 @@ impl Keepers {
     }
 
     /// Starts a keeper. Until it has a token, the service is not called.
-    fn start(&self, service: &Service, oauth: &Arc<OAuth>) -> Keeper {
+    fn start(&self, service: &Service, oauth: &Arc<OAuth>) -> TokenKeeper {
         let sn = service.name().clone();
         let metrics = self.metrics.tokens.of(sn.as_str());
         let ended = Arc::new(Mutex::new(false));
         let (limits, of_gate) = (self.limits.clone(), ended.clone());
-        let gate = Gate { sn, limits, metrics: metrics.clone(), ended: of_gate };
+        let gate = TokenGate { sn, limits, metrics: metrics.clone(), ended: of_gate };
         let changes = oauth.changes();
         gate.set(oauth.no_token());
         let (kept, client) = (oauth.clone(), self.client.clone());
@@ -68,11 +68,11 @@ impl Keepers {
             let kept = keep(kept.clone(), client, move |granted| metrics.requested(granted));
             tokio::join!(kept, followed);
         });
-        Keeper { oauth: oauth.clone(), task: task.abort_handle(), ended }
+        TokenKeeper { oauth: oauth.clone(), task: task.abort_handle(), ended }
     }
 }
 
-impl Drop for Keeper {
+impl Drop for TokenKeeper {
     fn drop(&mut self) {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.task.abort();
@@ -80,7 +80,7 @@ impl Drop for Keeper {
 }
 
 /// The gate of one service.
-struct Gate {
+struct TokenGate {
     sn: Destination,
     limits: DestinationLimits,
     metrics: Arc<TokenMetrics>,
@@ -88,7 +88,7 @@ struct Gate {
     ended: Arc<Mutex<bool>>,
 }
 
-impl Gate {
+impl TokenGate {
     /// Sets the gate, unless the keeper has ended: others set it then.
     fn set(&self, no_token: Option<String>) {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,15 +196,15 @@ mod tests {
         }
 
         /// Replaces the keeper of the service by one that requests nothing. Returns its gate.
-        fn without_requests(&self, services: &Services) -> Gate {
+        fn without_requests(&self, services: &Services) -> TokenGate {
             let service = services.get("shop").unwrap();
             let (sn, oauth) = (service.name().clone(), service.oauth().unwrap().clone());
             let ended = Arc::new(Mutex::new(false));
             let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
-            let keeper = Keeper { oauth, task, ended: ended.clone() };
+            let keeper = TokenKeeper { oauth, task, ended: ended.clone() };
             self.running.lock().unwrap().insert(sn.clone(), keeper);
             let metrics = self.metrics.tokens.of("shop");
-            Gate { sn, limits: self.limits.clone(), metrics, ended }
+            TokenGate { sn, limits: self.limits.clone(), metrics, ended }
         }
     }
 

@@ -48,7 +48,7 @@ impl AuditLog {
     pub fn start<S: Audit>(store: Arc<S>, metrics: Arc<Metrics>, clock: Clock) -> Arc<Self> {
         let (queue, entries) = mpsc::channel(QUEUE);
         let (stopping, is_full) = (CancellationToken::new(), Arc::new(AtomicBool::new(false)));
-        let writer = writer::Writer {
+        let writer = writer::AuditWriter {
             store,
             entries,
             is_full: is_full.clone(),

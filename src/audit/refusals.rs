@@ -20,10 +20,10 @@ const RATE: &str = "1/m";
 
 /// One bucket for each token, and one for all callers without a known token.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<HashMap<Option<String>, Bucket>>);
+pub(super) struct Refusals(Mutex<HashMap<Option<String>, RefusalBucket>>);
 
 #[derive(Debug)]
-struct Bucket {
+struct RefusalBucket {
     bucket: TokenBucket,
     unrecorded: u64,
 }
@@ -35,8 +35,10 @@ impl Refusals {
         let now = Instant::now();
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let rate: Rate = RATE.parse().expect("a rate");
-        let fresh =
-            || Bucket { bucket: TokenBucket::saving(rate, EVERY * AT_ONCE, now), unrecorded: 0 };
+        let fresh = || RefusalBucket {
+            bucket: TokenBucket::saving(rate, EVERY * AT_ONCE, now),
+            unrecorded: 0,
+        };
         // Only names of configured tokens get here, so the map stays small.
         let of_token = buckets.entry(token.map(str::to_owned)).or_insert_with(fresh);
         if of_token.bucket.available(now) == 0 {

@@ -16,7 +16,7 @@ const BATCH: usize = 256;
 /// How long a batch waits before it is written again, if the store did not take it.
 const AGAIN: Duration = Duration::from_secs(1);
 
-pub(super) struct Writer<S> {
+pub(super) struct AuditWriter<S> {
     pub(super) store: Arc<S>,
     pub(super) entries: mpsc::Receiver<AuditEntry>,
     pub(super) is_full: Arc<AtomicBool>,
@@ -24,7 +24,7 @@ pub(super) struct Writer<S> {
     pub(super) metrics: Arc<Metrics>,
 }
 
-impl<S: Audit> Writer<S> {
+impl<S: Audit> AuditWriter<S> {
     /// Runs until the queue is closed and empty. During a stop, it drops a batch that the store
     /// does not take.
     pub(super) async fn run(mut self) {

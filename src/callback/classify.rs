@@ -139,14 +139,14 @@ pub(super) struct Reply<'a> {
 }
 
 /// The rules that a response is judged by.
-pub(super) struct Rules<'a> {
+pub(super) struct AnswerRules<'a> {
     pub(super) success: &'a SuccessRule,
     pub(super) final_statuses: &'a [u16],
     pub(super) now: UnixMillis,
 }
 
 /// Whether a response is a success.
-enum Verdict {
+enum ResponseVerdict {
     Success {
         /// As in [`Answer::Delivered`].
         ambiguous: Option<&'static str>,
@@ -158,18 +158,18 @@ enum Verdict {
 }
 
 /// Judges a response.
-pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
+pub(super) fn replied(reply: &Reply<'_>, rules: &AnswerRules<'_>) -> Answer {
     let header = |name: &str| reply.headers.get(name).and_then(|value| value.to_str().ok());
     let is_later = reply.status == StatusCode::ACCEPTED
         && header("delay-ack").is_some_and(|value| value.trim().eq_ignore_ascii_case("later"));
     let (outcome, fault) = match verdict(reply, rules.success, is_later) {
-        Verdict::Success { .. } if is_later => {
+        ResponseVerdict::Success { .. } if is_later => {
             return Answer::Accepted { lease: header("delay-lease").and_then(read_lease) };
         }
-        Verdict::Success { ambiguous } => {
+        ResponseVerdict::Success { ambiguous } => {
             return Answer::Delivered { outcome: status_text(reply.status), ambiguous };
         }
-        Verdict::Failure { outcome, fault } => (outcome, fault),
+        ResponseVerdict::Failure { outcome, fault } => (outcome, fault),
     };
     let says_no_retry =
         header("delay-no-retry").is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -189,26 +189,26 @@ pub(super) fn replied(reply: &Reply<'_>, rules: &Rules<'_>) -> Answer {
 
 /// Judges a response by the rule. `is_later`: its receiver acknowledges the task later, so a value
 /// that the rule looks for may be missing.
-fn verdict(reply: &Reply<'_>, rule: &SuccessRule, is_later: bool) -> Verdict {
+fn verdict(reply: &Reply<'_>, rule: &SuccessRule, is_later: bool) -> ResponseVerdict {
     let status = status_text(reply.status);
     if !rule.takes(reply.status) {
         if reply.status.is_success() {
             let outcome = format!("{status}, which is not among the statuses of success");
-            return Verdict::Failure { outcome, fault: Fault::Task };
+            return ResponseVerdict::Failure { outcome, fault: Fault::Task };
         }
         let is_in_trouble = is_busy(reply.status) || reply.status.is_server_error();
         let fault = if is_in_trouble { Fault::Destination } else { Fault::Task };
-        return Verdict::Failure { outcome: status, fault };
+        return ResponseVerdict::Failure { outcome: status, fault };
     }
     if let Some(trouble) = reply.broken {
         let outcome = format!("{status}, but the answer broke off: {trouble}");
-        return Verdict::Failure { outcome, fault: Fault::Destination };
+        return ResponseVerdict::Failure { outcome, fault: Fault::Destination };
     }
     let value = match rule {
         SuccessRule::DmError => None,
         SuccessRule::Answer(AnswerRule { value: Some(value), .. }) => Some(value),
         SuccessRule::Answer(_) | SuccessRule::Status => {
-            return Verdict::Success { ambiguous: None };
+            return ResponseVerdict::Success { ambiguous: None };
         }
     };
     let Some(value) = value else {
@@ -216,26 +216,30 @@ fn verdict(reply: &Reply<'_>, rule: &SuccessRule, is_later: bool) -> Verdict {
         return match envelope.error() {
             Some(code) => {
                 let outcome = format!("{status}, dm_error {code}");
-                Verdict::Failure { outcome, fault: Fault::Task }
+                ResponseVerdict::Failure { outcome, fault: Fault::Task }
             }
             // It may hold a `dm_error`. A repeated call does less harm than a lost task.
-            None if reply.is_unreadable && !is_later => {
-                Verdict::Failure { outcome: format!("{status}{UNREADABLE}"), fault: Fault::Task }
-            }
-            None => Verdict::Success { ambiguous: envelope.ambiguity() },
+            None if reply.is_unreadable && !is_later => ResponseVerdict::Failure {
+                outcome: format!("{status}{UNREADABLE}"),
+                fault: Fault::Task,
+            },
+            None => ResponseVerdict::Success { ambiguous: envelope.ambiguity() },
         };
     };
     if reply.is_unreadable {
         return match is_later || value.missing_is_success {
-            true => Verdict::Success { ambiguous: None },
-            false => {
-                Verdict::Failure { outcome: format!("{status}{UNREADABLE}"), fault: Fault::Task }
-            }
+            true => ResponseVerdict::Success { ambiguous: None },
+            false => ResponseVerdict::Failure {
+                outcome: format!("{status}{UNREADABLE}"),
+                fault: Fault::Task,
+            },
         };
     }
     match value.failure(reply.body, reply.is_cut, is_later) {
-        Some(why) => Verdict::Failure { outcome: format!("{status}{why}"), fault: Fault::Task },
-        None => Verdict::Success { ambiguous: None },
+        Some(why) => {
+            ResponseVerdict::Failure { outcome: format!("{status}{why}"), fault: Fault::Task }
+        }
+        None => ResponseVerdict::Success { ambiguous: None },
     }
 }
 

@@ -23,7 +23,7 @@ fn judge(
         is_cut: false,
         is_unreadable: false,
     };
-    replied(&reply, &Rules { success: &success, final_statuses: &[410], now: NOW })
+    replied(&reply, &AnswerRules { success: &success, final_statuses: &[410], now: NOW })
 }
 
 fn failed(outcome: &str, fault: Fault) -> Answer {
@@ -255,7 +255,7 @@ fn an_answer_that_broke_off_is_no_success_under_any_rule() {
             is_cut: false,
             is_unreadable: false,
         };
-        let rules = Rules { success: &success, final_statuses: &[410], now: NOW };
+        let rules = AnswerRules { success: &success, final_statuses: &[410], now: NOW };
         assert_eq!(replied(&reply, &rules), expected);
     };
     let broken = failed("200 OK, but the answer broke off: connection reset", Fault::Destination);
@@ -286,7 +286,10 @@ fn an_answer_that_cannot_be_decoded_is_no_success_if_its_body_matters() {
             is_cut: false,
             is_unreadable: true,
         };
-        assert_eq!(replied(&reply, &Rules { success, final_statuses: &[410], now: NOW }), expected);
+        assert_eq!(
+            replied(&reply, &AnswerRules { success, final_statuses: &[410], now: NOW }),
+            expected
+        );
     };
     let rule = |missing_is_success: bool| {
         let equals = vec![Expected::Number(0.into())];

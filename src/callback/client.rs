@@ -20,7 +20,7 @@
 //!
 //! The library opens one HTTP/2 connection per server. A call beyond the server's limit of streams
 //! would wait on it, unsent, without a bound. So a call over TLS that has not begun within
-//! [`PATIENCE`] is withdrawn ([`Content`]), and sent on a connection of its own by the client
+//! [`PATIENCE`] is withdrawn ([`CallBody`]), and sent on a connection of its own by the client
 //! without a pool. The same happens if the server refuses it with `REFUSED_STREAM`, which means
 //! that it was not processed. There are at most as many such connections as calls, which have
 //! limits of their own.
@@ -42,11 +42,11 @@ use hyper_util::client::legacy;
 use rustls::ClientConfig;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::classify::{self, Reply, Rules};
+use super::classify::{self, AnswerRules, Reply};
 use super::connector::{self, Connector};
-use super::content::{self, Content};
+use super::content::{self, CallBody};
 use super::encoding::{Decoded, decoded};
-use super::oauth::Token;
+use super::oauth::AccessToken;
 use super::own_tls::ServiceTls;
 use super::pair::{Pair, Pairs};
 use super::services::Aim;
@@ -148,7 +148,7 @@ impl Call<'_> {
 }
 
 /// Makes calls: the [`Client`], or its replacement in a simulation.
-pub trait Caller: Send + Sync + 'static {
+pub trait CallClient: Send + Sync + 'static {
     /// Makes a call. Every result is an answer, failures included.
     fn call(&self, call: &Call<'_>) -> impl Future<Output = Answer> + Send;
 }
@@ -174,7 +174,7 @@ impl Client {
     }
 
     /// The client for requests of tokens.
-    pub(super) fn unpooled(&self) -> &legacy::Client<Connector, Content> {
+    pub(super) fn unpooled(&self) -> &legacy::Client<Connector, CallBody> {
         &self.pairs.anywhere.unpooled
     }
 
@@ -187,7 +187,7 @@ impl Client {
     pub(super) async fn answered(
         &self,
         call: &Call<'_>,
-        token: Option<&Token>,
+        token: Option<&AccessToken>,
         deadline: Instant,
     ) -> Result<Response<Incoming>, Answer> {
         let aim = call
@@ -210,7 +210,7 @@ impl Client {
         &self,
         call: &Call<'_>,
         aim: &Aim<'_>,
-        token: Option<&Token>,
+        token: Option<&AccessToken>,
     ) -> Result<Response<Incoming>, Trouble> {
         let own = call.service.tls().map(ServiceTls::connections);
         let pair = match &own {
@@ -229,7 +229,7 @@ impl Client {
         {
             return Err(trouble);
         }
-        let content = Content::new(call.body.clone());
+        let content = CallBody::new(call.body.clone());
         pair.unpooled
             .request(self.request(call, aim, token, content))
             .await
@@ -242,16 +242,16 @@ impl Client {
         pair: &Pair,
         call: &Call<'_>,
         aim: &Aim<'_>,
-        token: Option<&Token>,
+        token: Option<&AccessToken>,
     ) -> Option<Result<Response<Incoming>, legacy::Error>> {
         // Only TLS negotiates HTTP/2. A body without a second part would never count as begun.
         let may_be_queued =
             aim.url.scheme() == Some(&Scheme::HTTPS) && call.body.len() > content::SEND_BUFFER;
         if !may_be_queued {
-            let content = Content::new(call.body.clone());
+            let content = CallBody::new(call.body.clone());
             return Some(pair.pooled.request(self.request(call, aim, token, content)).await);
         }
-        let (content, beginning) = Content::watched(call.body.clone());
+        let (content, beginning) = CallBody::watched(call.body.clone());
         let mut sending = pin!(pair.pooled.request(self.request(call, aim, token, content)));
         let since = Instant::now();
         let mut until = since + PATIENCE;
@@ -277,9 +277,9 @@ impl Client {
         &self,
         call: &Call<'_>,
         aim: &Aim<'_>,
-        token: Option<&Token>,
-        content: Content,
-    ) -> Request<Content> {
+        token: Option<&AccessToken>,
+        content: CallBody,
+    ) -> Request<CallBody> {
         let mut request = Request::new(content);
         *request.method_mut() = Method::POST;
         *request.uri_mut() = aim.url.clone();
@@ -339,7 +339,7 @@ impl BodyRead {
 }
 
 /// The future of each call in flight holds what lives across an await. So it is kept small.
-impl Caller for Client {
+impl CallClient for Client {
     async fn call(&self, call: &Call<'_>) -> Answer {
         let deadline = Instant::now() + call.timeout;
         let answered = match call.service.oauth() {
@@ -365,7 +365,7 @@ impl Caller for Client {
             is_unreadable,
         };
         let success = call.service.success();
-        let rules = Rules {
+        let rules = AnswerRules {
             success,
             final_statuses: call.final_statuses.unwrap_or(&self.params.final_statuses),
             now: self.now(call),

@@ -25,7 +25,7 @@ use rustls_platform_verifier::ConfigVerifierExt;
 use tokio::net::TcpStream;
 use tower::Service;
 
-use super::content::{self, Content};
+use super::content::{self, CallBody};
 use super::guard::Guard;
 
 /// TCP keep-alive: the time between probes, how many may fail, and how long sent data may stay
@@ -90,7 +90,7 @@ pub(super) fn client(
     guard: Guard,
     (tls, name): (&ClientConfig, Option<&ServerName<'static>>),
     pooled: Pooled,
-) -> Client<Connector, Content> {
+) -> Client<Connector, CallBody> {
     let mut tcp = HttpConnector::new_with_resolver(guard);
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -123,7 +123,7 @@ pub(super) fn client(
 /// The connection was not ready in time.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no connection in time")]
-pub(super) struct TooLate;
+pub(super) struct ConnectTimeout;
 
 /// Makes connections, with TLS, within a timeout, and marks that they are new.
 #[derive(Clone, Debug)]
@@ -132,13 +132,13 @@ pub(super) struct Connector {
     timeout: Duration,
 }
 
-type Connection = MaybeHttpsStream<TokioIo<TcpStream>>;
+type CallConnection = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 impl Service<Uri> for Connector {
-    type Response = Connection;
+    type Response = CallConnection;
     type Error = Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Connection, Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<CallConnection, Error>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.https.poll_ready(context)
@@ -149,7 +149,7 @@ impl Service<Uri> for Connector {
         let (connecting, timeout) = (self.https.call(to), self.timeout);
         Box::pin(async move {
             let connection =
-                tokio::time::timeout(timeout, connecting).await.map_err(|_| TooLate)??;
+                tokio::time::timeout(timeout, connecting).await.map_err(|_| ConnectTimeout)??;
             let _ = CONNECTION.try_with(|made| made.set(Made::Yes));
             Ok(connection)
         })

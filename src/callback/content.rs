@@ -22,7 +22,7 @@ const WITHDRAWN: u8 = 2;
 
 /// A call's body.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct CallBody {
     rest: Bytes,
     is_split: bool,
     beginning: Option<Beginning>,
@@ -37,7 +37,7 @@ pub(super) struct Beginning(Arc<AtomicU8>);
 #[error("withdrawn")]
 pub(super) struct Withdrawn;
 
-impl Content {
+impl CallBody {
     pub(super) fn new(bytes: Bytes) -> Self {
         Self { rest: bytes, is_split: false, beginning: None }
     }
@@ -60,7 +60,7 @@ impl Beginning {
     }
 }
 
-impl Body for Content {
+impl Body for CallBody {
     type Data = Bytes;
     type Error = Withdrawn;
 

@@ -6,7 +6,7 @@
 //!
 //! - [`target()`] reads from a task's content what to call.
 //! - [`Services`] knows the services; [`Service`] picks an `endpoint`.
-//! - [`Client`] makes the call, as a [`Caller`]. `trouble` names what can go wrong under HTTP.
+//! - [`Client`] makes the call, as a [`CallClient`]. `trouble` names what can go wrong under HTTP.
 //! - `signature` signs a call. `unlisted` lists the hosts and names that may be called beside the
 //!   services, and `guard` the addresses that they may reach.
 //! - `service_headers` are those that the operator adds to each call of a service.
@@ -18,7 +18,7 @@
 //!
 //! # Invariants
 //!
-//! - A failed call is a value, never an error: [`Caller::call`] always returns an [`Answer`].
+//! - A failed call is a value, never an error: [`CallClient::call`] always returns an [`Answer`].
 //! - The text of an outcome has at most 200 bytes, and holds neither payload nor URL.
 //! - No call leaves the endpoint's host, whatever `url` holds. Redirects are not followed.
 //! - No secret that a call brings is in an answer or an outcome (`known_secrets`).
@@ -54,7 +54,7 @@ mod trouble;
 mod unlisted;
 
 pub use classify::{Answer, Fault, LONGEST_RETRY_AFTER};
-pub use client::{BuildError, Call, Caller, Client, Params};
+pub use client::{BuildError, Call, CallClient, Client, Params};
 pub use credentials::Credentials;
 pub use excerpt::Excerpt;
 pub use known_secrets::KnownSecrets;

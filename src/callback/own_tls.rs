@@ -12,12 +12,12 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use super::pair::Pair;
-use crate::tls::{Client, ClientFiles, InvalidFile};
+use crate::tls::{ClientFiles, InvalidFile, TlsClient};
 
 /// TLS of one service. Reads its files again on request.
 #[derive(Debug)]
 pub struct ServiceTls {
-    client: Client,
+    client: TlsClient,
     current: RwLock<Arc<Connections>>,
 }
 
@@ -34,7 +34,7 @@ impl ServiceTls {
     /// # Errors
     /// Names the file that cannot be used.
     pub(super) fn new(files: ClientFiles) -> Result<Self, InvalidFile> {
-        let client = Client::new(files)?;
+        let client = TlsClient::new(files)?;
         let current = RwLock::new(Arc::new(Connections::of(&client)));
         Ok(Self { client, current })
     }
@@ -65,7 +65,7 @@ impl ServiceTls {
 }
 
 impl Connections {
-    fn of(client: &Client) -> Self {
+    fn of(client: &TlsClient) -> Self {
         let name = client.files().server_name.clone();
         Self { config: client.config(), name, pair: OnceLock::new() }
     }

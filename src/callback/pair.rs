@@ -8,7 +8,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use super::connector::{self, Connector, Pooled};
-use super::content::Content;
+use super::content::CallBody;
 use super::guard::{Guard, Reach};
 use crate::dns::Dns;
 
@@ -24,9 +24,9 @@ const CALLER_LOOKUPS: usize = 128;
 /// The clients of one reach, or of one service with TLS of its own.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
-    pub(super) pooled: legacy::Client<Connector, Content>,
+    pub(super) pooled: legacy::Client<Connector, CallBody>,
     /// Keeps no connections: each call gets a new one.
-    pub(super) unpooled: legacy::Client<Connector, Content>,
+    pub(super) unpooled: legacy::Client<Connector, CallBody>,
 }
 
 impl Pair {

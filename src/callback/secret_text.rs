@@ -19,13 +19,13 @@ const FORMS: &str = "must be a string, { env = \"NAME\" } or { file = \"/path\" 
 /// A text that may be a secret. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretText {
-    source: Source,
+    source: SecretSource,
     /// `None` until it was taken.
     text: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Source {
+enum SecretSource {
     Literal,
     Variable(String),
     File(PathBuf),
@@ -44,7 +44,7 @@ pub struct Unexpected {
 impl SecretText {
     /// A text that the configuration has.
     pub fn literal(text: &str) -> Self {
-        Self { source: Source::Literal, text: Some(text.to_owned()) }
+        Self { source: SecretSource::Literal, text: Some(text.to_owned()) }
     }
 
     /// The text, as it was taken.
@@ -55,7 +55,7 @@ impl SecretText {
     /// The file that holds it.
     pub fn file(&self) -> Option<&Path> {
         match &self.source {
-            Source::File(path) => Some(path),
+            SecretSource::File(path) => Some(path),
             _ => None,
         }
     }
@@ -70,9 +70,11 @@ impl SecretText {
         value_of: impl Fn(&str) -> Option<&'a str>,
     ) -> Result<(), Unexpected> {
         let text = match &self.source {
-            Source::File(_) => return Ok(()),
-            Source::Literal => self.expose(),
-            Source::Variable(name) => value_of(name).ok_or_else(|| self.unexpected("none"))?,
+            SecretSource::File(_) => return Ok(()),
+            SecretSource::Literal => self.expose(),
+            SecretSource::Variable(name) => {
+                value_of(name).ok_or_else(|| self.unexpected("none"))?
+            }
         };
         self.text = Some(line(text).map_err(|got| self.unexpected(got))?.to_owned());
         Ok(())
@@ -87,7 +89,7 @@ impl SecretText {
         &mut self,
         text_of: impl Fn(&Path) -> Result<&'a str, &'a str>,
     ) -> Result<(), Unexpected> {
-        let Source::File(path) = &self.source else { return Ok(()) };
+        let SecretSource::File(path) = &self.source else { return Ok(()) };
         self.text = Some(text_of(path).map_err(|got| self.unexpected(got))?.to_owned());
         Ok(())
     }
@@ -102,9 +104,9 @@ impl SecretText {
 
     fn unexpected(&self, got: &str) -> Unexpected {
         let place = match &self.source {
-            Source::Literal => String::new(),
-            Source::Variable(name) => format!(" in the environment variable {name}"),
-            Source::File(path) => format!(" in the file {}", path.display()),
+            SecretSource::Literal => String::new(),
+            SecretSource::Variable(name) => format!(" in the environment variable {name}"),
+            SecretSource::File(path) => format!(" in the file {}", path.display()),
         };
         Unexpected { expected: format!("one line of visible ASCII{place}"), got: got.to_owned() }
     }
@@ -158,11 +160,11 @@ impl<'de> Visitor<'de> for TextOrTable {
     fn visit_map<A: MapAccess<'de>>(self, table: A) -> Result<SecretText, A::Error> {
         let table = SecretTable::deserialize(MapAccessDeserializer::new(table))?;
         let source = match (table.env, table.file) {
-            (Some(name), None) if is_variable(&name) => Source::Variable(name),
+            (Some(name), None) if is_variable(&name) => SecretSource::Variable(name),
             (Some(_), None) => {
                 return Err(A::Error::custom("must have the name of an environment variable"));
             }
-            (None, Some(path)) if !path.as_os_str().is_empty() => Source::File(path),
+            (None, Some(path)) if !path.as_os_str().is_empty() => SecretSource::File(path),
             (None, Some(_)) => return Err(A::Error::custom("must have the path of a file")),
             _ => return Err(A::Error::custom(FORMS)),
         };
@@ -189,9 +191,9 @@ fn is_variable(name: &str) -> bool {
 impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.source {
-            Source::Literal => f.write_str("***"),
-            Source::Variable(name) => write!(f, "env {name}"),
-            Source::File(path) => write!(f, "file {}", path.display()),
+            SecretSource::Literal => f.write_str("***"),
+            SecretSource::Variable(name) => write!(f, "env {name}"),
+            SecretSource::File(path) => write!(f, "file {}", path.display()),
         }
     }
 }
@@ -200,7 +202,7 @@ impl fmt::Debug for SecretText {
 mod tests {
     use super::*;
 
-    fn from(source: Source) -> SecretText {
+    fn from(source: SecretSource) -> SecretText {
         SecretText { source, text: None }
     }
 
@@ -210,11 +212,11 @@ mod tests {
         let path = folder.path().join("token");
         let check = |given: &str, expected: Result<&str, &str>| {
             std::fs::write(&path, given).unwrap();
-            let mut variable = from(Source::Variable("TOKEN".into()));
+            let mut variable = from(SecretSource::Variable("TOKEN".into()));
             let taken = variable.take_variable(|_| Some(given));
             let mut literal = SecretText::literal(given);
             let written = literal.take_variable(|_| None);
-            let read = from(Source::File(path.clone())).read();
+            let read = from(SecretSource::File(path.clone())).read();
             match expected {
                 Ok(line) => {
                     assert_eq!((variable.expose(), literal.expose()), (line, line));
@@ -244,12 +246,12 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_and_no_secret_is_shown() {
-        let mut missing = from(Source::Variable("NO_SUCH".into()));
+        let mut missing = from(SecretSource::Variable("NO_SUCH".into()));
         assert_eq!(
             missing.take_variable(|_| None).unwrap_err().to_string(),
             "expected one line of visible ASCII in the environment variable NO_SUCH, got none"
         );
-        let missing = from(Source::File("/no/file".into()));
+        let missing = from(SecretSource::File("/no/file".into()));
         assert_eq!(
             missing.read().unwrap_err().to_string(),
             "expected one line of visible ASCII in the file /no/file, got No such file or \
@@ -262,7 +264,7 @@ mod tests {
     fn a_file_is_read_each_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("secret");
-        let secret = from(Source::File(path.clone()));
+        let secret = from(SecretSource::File(path.clone()));
         for text in ["one", "two"] {
             std::fs::write(&path, text).unwrap();
             assert_eq!(secret.read().unwrap(), text);

@@ -204,7 +204,7 @@ impl Envelope {
 }
 
 /// The fields that say something about success.
-enum Field {
+enum SuccessField {
     DmError,
     /// `code`, `errno` or `errcode`.
     Code(&'static str),
@@ -212,7 +212,7 @@ enum Field {
     Other,
 }
 
-impl<'de> Deserialize<'de> for Field {
+impl<'de> Deserialize<'de> for SuccessField {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_str(FieldVisitor)
     }
@@ -221,20 +221,20 @@ impl<'de> Deserialize<'de> for Field {
 struct FieldVisitor;
 
 impl Visitor<'_> for FieldVisitor {
-    type Value = Field;
+    type Value = SuccessField;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a name")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<Field, E> {
+    fn visit_str<E>(self, name: &str) -> Result<SuccessField, E> {
         Ok(match name {
-            "dm_error" => Field::DmError,
-            "code" => Field::Code("code"),
-            "errno" => Field::Code("errno"),
-            "errcode" => Field::Code("errcode"),
-            "success" => Field::Success,
-            _ => Field::Other,
+            "dm_error" => SuccessField::DmError,
+            "code" => SuccessField::Code("code"),
+            "errno" => SuccessField::Code("errno"),
+            "errcode" => SuccessField::Code("errcode"),
+            "success" => SuccessField::Success,
+            _ => SuccessField::Other,
         })
     }
 }
@@ -252,21 +252,23 @@ impl<'de> Visitor<'de> for EnvelopeVisitor<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(field) = map.next_key()? {
             match field {
-                Field::DmError => {
+                SuccessField::DmError => {
                     self.0.dm_error = match map.next_value()? {
                         Shallow::Number(code) => Some(code),
                         Shallow::Text(code) => number_in(&code),
                         _ => None,
                     };
                 }
-                Field::Code(name) if says_failure(&map.next_value()?) => {
+                SuccessField::Code(name) if says_failure(&map.next_value()?) => {
                     self.0.failing = Some(name);
                 }
-                Field::Success if map.next_value::<Shallow<'de>>()? == Shallow::Flag(false) => {
+                SuccessField::Success
+                    if map.next_value::<Shallow<'de>>()? == Shallow::Flag(false) =>
+                {
                     self.0.failing = Some("success");
                 }
-                Field::Code(_) | Field::Success => {}
-                Field::Other => drop(map.next_value::<IgnoredAny>()?),
+                SuccessField::Code(_) | SuccessField::Success => {}
+                SuccessField::Other => drop(map.next_value::<IgnoredAny>()?),
             }
         }
         Ok(())

@@ -43,7 +43,7 @@ pub struct InvalidUrl(pub(super) &'static str);
 
 /// The two fields, as raw JSON of any type.
 #[derive(Debug, PartialEq)]
-struct Fields<'a> {
+struct TargetFields<'a> {
     sn: Option<&'a str>,
     url: Option<&'a str>,
 }
@@ -59,7 +59,7 @@ pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
     if !content.trim_ascii_start().starts_with('{') {
         return Err(no_object(""));
     }
-    let fields = Fields::read(content).map_err(|error| match error.classify() {
+    let fields = TargetFields::read(content).map_err(|error| match error.classify() {
         Category::Data => InvalidTarget(format!(
             "content.sn and content.url must be strings, each given once: {error}"
         )),
@@ -77,7 +77,7 @@ pub fn target(content: &str) -> Result<Option<Target>, InvalidTarget> {
 /// # Errors
 /// As [`target`].
 pub(super) fn target_of_object(content: &str) -> Result<Option<Target>, InvalidTarget> {
-    match Fields::find(content) {
+    match TargetFields::find(content) {
         Some(fields) => fields.target(),
         None => target(content),
     }
@@ -97,7 +97,7 @@ pub fn new_target(content: &str) -> Result<Option<Target>, InvalidTarget> {
     Ok(target)
 }
 
-impl<'a> Fields<'a> {
+impl<'a> TargetFields<'a> {
     /// Parses any text.
     fn read(content: &'a str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
@@ -409,9 +409,12 @@ mod tests {
     fn an_object_that_was_read_before_has_the_same_target() {
         let check = |content: &str, is_found: bool| {
             assert!(serde_json::from_str::<serde::de::IgnoredAny>(content).is_ok(), "{content}");
-            let found = Fields::find(content);
+            let found = TargetFields::find(content);
             assert_eq!(found.is_some(), is_found, "{content}");
-            assert!(found.is_none_or(|found| found == Fields::read(content).unwrap()), "{content}");
+            assert!(
+                found.is_none_or(|found| found == TargetFields::read(content).unwrap()),
+                "{content}"
+            );
             assert_eq!(target_of_object(content), target(content), "{content}");
         };
         check(r#"{"sn":"message.call","url":"/call","id":[1,{"sn":"x"}]}"#, true);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper_util::client::legacy;
 
-use super::connector::TooLate;
+use super::connector::ConnectTimeout;
 use super::guard::Unresolved;
 use crate::tls;
 use delayd_wire::Span;
@@ -77,7 +77,7 @@ impl Trouble {
 
     /// Finds the trouble in the client's error. `connect_timeout` is the timeout that may have run
     /// out.
-    pub(super) fn of(error: Cause<'_>, connect_timeout: Duration) -> Self {
+    pub(super) fn of(error: TroubleCause<'_>, connect_timeout: Duration) -> Self {
         // The innermost cause that is known is the one to name.
         let named = causes(error).filter_map(Self::of_cause).last();
         let is_connect =
@@ -98,7 +98,7 @@ impl Trouble {
         matches!(self, Self::Reset | Self::Closed)
     }
 
-    fn of_cause(cause: Cause<'_>) -> Option<Self> {
+    fn of_cause(cause: TroubleCause<'_>) -> Option<Self> {
         if let Some(unknown) = cause.downcast_ref::<Unresolved>() {
             return Some(match unknown {
                 Unresolved::Denied => Self::Denied,
@@ -160,17 +160,17 @@ fn of_tls(error: &rustls::Error) -> &'static str {
     }
 }
 
-type Cause<'a> = &'a (dyn StdError + 'static);
+type TroubleCause<'a> = &'a (dyn StdError + 'static);
 
-fn is_too_late(cause: Cause<'_>) -> bool {
+fn is_too_late(cause: TroubleCause<'_>) -> bool {
     let is_slow = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
-    cause.is::<TooLate>() || cause.downcast_ref().is_some_and(is_slow)
+    cause.is::<ConnectTimeout>() || cause.downcast_ref().is_some_and(is_slow)
 }
 
 /// The error and its causes, outermost first. `io::Error::source` skips the error that it wraps, so
 /// that one is added here.
-fn causes(error: Cause<'_>) -> impl Iterator<Item = Cause<'_>> {
-    fn below(cause: Cause<'_>) -> Option<Cause<'_>> {
+fn causes(error: TroubleCause<'_>) -> impl Iterator<Item = TroubleCause<'_>> {
+    fn below(cause: TroubleCause<'_>) -> Option<TroubleCause<'_>> {
         match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(wrapped) => Some(wrapped),
             None => cause.source(),

@@ -11,7 +11,7 @@ use serde_json::value::to_raw_value;
 use super::args::TaskOptions;
 use super::cell::Cell;
 use super::client::ServerArgs;
-use super::due::{Due, PASSED};
+use super::due::{DueArgs, PASSED};
 use super::tasks::{TaskKeyArgs, TaskNameArgs};
 use super::{Code, add_retry, follow, get, output, table};
 use crate::model::task::{TaskId, Topic};
@@ -37,7 +37,7 @@ pub(super) struct Args {
     /// The topic
     topic: Topic,
     #[command(flatten)]
-    due: Due,
+    due: DueArgs,
     /// Replace the waiting task of the topic that has this key, if there is one
     #[arg(long, value_name = "KEY")]
     key: Option<String>,

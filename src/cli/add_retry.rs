@@ -7,7 +7,7 @@ use delayd_wire::{ErrorCode, Stored};
 use serde::Serialize;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::client::Client;
+use super::client::ApiClient;
 
 pub(super) const PATH: &str = "/delay/task/add";
 /// The longest time of one attempt. The service answers within 10 s, or not at all.
@@ -28,7 +28,7 @@ pub(super) fn new_key() -> String {
 /// # Errors
 /// A refusal. If the task may be stored all the same, the error names the key.
 pub(super) async fn add(
-    client: &Client,
+    client: &ApiClient,
     body: &impl Serialize,
     key: &str,
     patience: Duration,

@@ -11,8 +11,8 @@ use serde_json::value::to_raw_value;
 
 use super::args::one_of;
 use super::cell::Cell;
-use super::client::{Client, ServerArgs};
-use super::due::{Due, DueAt, PASSED, seconds};
+use super::client::{ApiClient, ServerArgs};
+use super::due::{DueArgs, DueAt, PASSED, seconds};
 use super::tasks::{TaskKeyArgs, TaskNameArgs, or_key, task_id};
 use super::{Code, add, output, table, tasks};
 use crate::model::task::{Destination, TaskId, Topic};
@@ -66,7 +66,7 @@ pub(super) struct UpdateArgs {
     #[command(flatten)]
     keys: TaskKeyArgs,
     #[command(flatten)]
-    due: Due,
+    due: DueArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -138,7 +138,7 @@ Examples:
   delayd cancel-many orders --state dead --outcome '410 Gone' --yes")]
 pub(super) struct CancelManyArgs {
     #[command(flatten)]
-    which: Which,
+    which: WhichTasks,
     /// The state: scheduled or dead
     #[arg(
         long,
@@ -161,7 +161,7 @@ Examples:
   delayd update-many orders --at '2026-11-23 20:00' --zone Asia/Shanghai --all --yes")]
 pub(super) struct UpdateManyArgs {
     #[command(flatten)]
-    which: Which,
+    which: WhichTasks,
     #[command(flatten)]
     due: DueAt,
     #[command(flatten)]
@@ -172,7 +172,7 @@ pub(super) struct UpdateManyArgs {
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(group = ArgGroup::new("filter").required(true).multiple(true))]
-struct Which {
+struct WhichTasks {
     /// The topic
     topic: Topic,
     /// All tasks of the state
@@ -210,7 +210,7 @@ struct Which {
     yes: bool,
 }
 
-impl Which {
+impl WhichTasks {
     fn ids(&self) -> Option<AtMost<delayd_wire::TaskId, 1000>> {
         let ids = || AtMost(self.task_id.iter().copied().map(delayd_wire::TaskId).collect());
         (!self.task_id.is_empty()).then(ids)
@@ -257,7 +257,7 @@ pub(super) async fn update_many(args: UpdateManyArgs) -> anyhow::Result<Code> {
 
 /// Repeats the call until all tasks were looked at.
 async fn repeat<B: Serialize>(
-    client: &Client,
+    client: &ApiClient,
     path: &str,
     body: impl Fn(Option<String>) -> B,
     dry_run: bool,

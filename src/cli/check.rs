@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 use super::{Code, output, table};
-use crate::app::check::{Checked, calls, check, warnings};
+use crate::app::check::{CheckResult, calls, check, warnings};
 use crate::callback::SuccessRule;
 use crate::model::zone;
 use crate::settings::Settings;
@@ -41,7 +41,7 @@ pub(super) async fn run(
         output::line("not looked at  the address and the store (--offline)")?;
         return Ok(Code::Done);
     }
-    let Checked { store, warnings } = check(settings)
+    let CheckResult { store, warnings } = check(settings)
         .await
         .with_context(|| format!("a start would fail ({})", settings.store.summary()))?;
     output::line(&format!("store answers  {store}"))?;

@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(40);
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ServerArgs {
     #[command(flatten)]
-    server: Server,
+    server: ServiceAddress,
     /// Print the answers of the service as JSON, one per line
     #[arg(long)]
     json: bool,
@@ -36,7 +36,7 @@ pub(super) struct ServerArgs {
 
 /// Which service is called, and with which token.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Server {
+pub(super) struct ServiceAddress {
     /// The service
     #[arg(
         long,
@@ -112,13 +112,13 @@ impl ServerArgs {
 
     /// A connection for a command with several calls. With --json, their answers are printed as
     /// they come.
-    pub(super) fn client(&self) -> anyhow::Result<Client> {
+    pub(super) fn client(&self) -> anyhow::Result<ApiClient> {
         time::show_in_utc(self.utc);
-        Ok(Client { json: self.json, ..self.server.client()? })
+        Ok(ApiClient { json: self.json, ..self.server.client()? })
     }
 }
 
-impl Server {
+impl ServiceAddress {
     /// Another service, with the names of its token options.
     pub(super) fn at(server: ServerUrl, token: Option<SecretArg>, given_by: GivenBy) -> Self {
         Self { server, token, authority: Authority::default(), given_by }
@@ -135,18 +135,18 @@ impl Server {
     }
 
     /// A connection for a command that does not print the answers.
-    pub(super) fn client(&self) -> anyhow::Result<Client> {
+    pub(super) fn client(&self) -> anyhow::Result<ApiClient> {
         let (server, given_by) = (self.server.clone(), self.given_by);
         let token = SecretArg::unless_empty(self.token.clone())
             .map(|token| bearer(&token, given_by))
             .transpose()?;
         let http = http(TIMEOUT, &self.authority.trust())?;
-        Ok(Client { http, server, token, given_by, json: false })
+        Ok(ApiClient { http, server, token, given_by, json: false })
     }
 }
 
 /// A connection for several calls.
-pub(super) struct Client {
+pub(super) struct ApiClient {
     http: reqwest::Client,
     server: ServerUrl,
     /// The value of the `Authorization` header.
@@ -155,7 +155,7 @@ pub(super) struct Client {
     json: bool,
 }
 
-impl Client {
+impl ApiClient {
     /// Posts `body`. With --json, the answer is printed.
     ///
     /// # Errors
@@ -176,7 +176,11 @@ impl Client {
     ///
     /// # Errors
     /// No answer.
-    pub(super) async fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Answer> {
+    pub(super) async fn post(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<ServiceAnswer> {
         let mut answer = post(&self.http, &self.server, self.token.as_ref(), path, body).await?;
         if answer.code() == ErrorCode::Unauthenticated {
             answer.advice = Some(self.advice());
@@ -243,14 +247,14 @@ impl fmt::Display for ServerUrl {
 /// The service refused a call.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{sentence} (dm_error {number})")]
-pub(super) struct Refused {
+pub(super) struct RefusedByService {
     pub(super) code: ErrorCode,
     /// The number from the answer: a later version may know more codes.
     number: u64,
     pub(super) sentence: String,
 }
 
-impl Refused {
+impl RefusedByService {
     /// Whether an error is a refusal with this code.
     pub(super) fn is(error: &anyhow::Error, code: ErrorCode) -> bool {
         error.downcast_ref::<Self>().is_some_and(|refused| refused.code == code)
@@ -259,7 +263,7 @@ impl Refused {
 
 /// A service's answer.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ServiceAnswer {
     /// The answer, unparsed.
     pub(super) text: String,
     head: Head,
@@ -276,7 +280,7 @@ struct Head {
     error_msg: Option<String>,
 }
 
-impl Answer {
+impl ServiceAnswer {
     /// The fields that every answer may have.
     #[cfg(test)]
     pub(super) fn of(value: &Value) -> Self {
@@ -293,7 +297,7 @@ impl Answer {
     /// Returns the fields of a successful answer.
     ///
     /// # Errors
-    /// A failed call is a [`Refused`].
+    /// A failed call is a [`RefusedByService`].
     pub(super) fn checked<A: DeserializeOwned>(self) -> anyhow::Result<A> {
         let (code, number) = (self.code(), self.head.dm_error);
         if code == ErrorCode::Ok {
@@ -302,14 +306,14 @@ impl Answer {
         }
         let sentence =
             self.advice.or(self.head.error_msg).unwrap_or_else(|| "no error_msg".to_owned());
-        Err(Refused { code, number, sentence }.into())
+        Err(RefusedByService { code, number, sentence }.into())
     }
 
     /// Returns the results of a batch. If every item failed, the answer is a failure and has them
     /// as well.
     ///
     /// # Errors
-    /// A failure without results is a [`Refused`].
+    /// A failure without results is a [`RefusedByService`].
     pub(super) fn batch<B: DeserializeOwned>(self) -> anyhow::Result<B> {
         match serde_json::from_str(&self.text) {
             Ok(batch) => Ok(batch),
@@ -348,7 +352,7 @@ pub(super) async fn post(
     token: Option<&HeaderValue>,
     path: &str,
     body: &impl Serialize,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ServiceAnswer> {
     let post = http.post(format!("{server}{path}")).json(body);
     let post = match token {
         Some(token) => post.header(AUTHORIZATION, token),
@@ -364,7 +368,7 @@ pub(super) async fn post(
     let text =
         answer.text().await.with_context(|| format!("the answer of {server} is incomplete"))?;
     match serde_json::from_str(&text) {
-        Ok(head) => Ok(Answer {
+        Ok(head) => Ok(ServiceAnswer {
             text,
             head,
             retry_after: retry_after.map(Duration::from_secs),
@@ -425,12 +429,14 @@ mod tests {
     #[test]
     fn an_error_tells_its_sentence_and_number() {
         let refused =
-            Answer::of(&serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
+            ServiceAnswer::of(&serde_json::json!({"dm_error": 1004, "error_msg": "no such task"}));
         assert_eq!(
             refused.checked::<Nothing>().unwrap_err().to_string(),
             "no such task (dm_error 1004)"
         );
-        assert!(Answer::of(&serde_json::json!({"dm_error": 0})).checked::<Nothing>().is_ok());
+        assert!(
+            ServiceAnswer::of(&serde_json::json!({"dm_error": 0})).checked::<Nothing>().is_ok()
+        );
     }
 
     /// The message about a missing token did not name the option, and `move` has two services.
@@ -438,7 +444,7 @@ mod tests {
     fn a_refused_token_is_told_by_the_variable_and_the_option_that_give_it() {
         let check = |token: Option<&str>, given_by: GivenBy, says: &str| {
             let token = token.map(|token| token.parse::<SecretArg>().unwrap());
-            let server = Server::at("http://a:1".parse().unwrap(), token, given_by);
+            let server = ServiceAddress::at("http://a:1".parse().unwrap(), token, given_by);
             let advice =
                 server.client().map_or_else(|error| error.to_string(), |client| client.advice());
             assert_eq!(advice, says);

@@ -9,8 +9,8 @@ use delayd_wire::{
 use serde::Serialize;
 
 use super::cell::Cell;
-use super::client::{Client, ServerArgs};
-use super::tasks::{self, Filter};
+use super::client::{ApiClient, ServerArgs};
+use super::tasks::{self, FilterArgs};
 use super::{Code, destination, output, progress, table, topic};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{TaskId, Topic};
@@ -53,7 +53,7 @@ struct ListArgs {
     /// The topic
     topic: Topic,
     #[command(flatten)]
-    page: Filter,
+    page: FilterArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -68,7 +68,7 @@ struct ListArgs {
 )]
 struct ReplayArgs {
     #[command(flatten)]
-    which: Which,
+    which: WhichDead,
     /// The maximum rate, such as 100/s, 6000/m or 500/h
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
@@ -85,7 +85,7 @@ struct ReplayArgs {
                             delayd dead purge [OPTIONS] <TOPIC> --all|--reason <OUTCOME> --yes")]
 struct PurgeArgs {
     #[command(flatten)]
-    which: Which,
+    which: WhichDead,
     /// Required with --all and --reason, so that no tasks are deleted by mistake
     #[arg(long, required_unless_present_any = ["task_ids", "dry_run"])]
     yes: bool,
@@ -97,7 +97,7 @@ struct PurgeArgs {
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(group = ArgGroup::new("which").required(true).multiple(true))]
-struct Which {
+struct WhichDead {
     /// The topic
     topic: Topic,
     /// These tasks
@@ -114,7 +114,7 @@ struct Which {
     dry_run: bool,
 }
 
-impl Which {
+impl WhichDead {
     /// The ids, or `None` for all tasks.
     fn tasks(&self) -> (Option<AtMost<delayd_wire::TaskId, 10_000>>, Option<bool>) {
         if self.task_ids.is_empty() {
@@ -174,7 +174,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
 }
 
 /// Calls until all topics were looked at, and adds the answers.
-async fn show_causes(client: &Client, topic: Option<&Topic>) -> anyhow::Result<Code> {
+async fn show_causes(client: &ApiClient, topic: Option<&Topic>) -> anyhow::Result<Code> {
     let mut all = Causes { causes: Vec::new(), more: false, topics_seen: None, cursor: None };
     loop {
         let body = CausesRequest { topic: topic.cloned(), cursor: all.cursor.take() };
@@ -213,13 +213,13 @@ struct Repeated {
     path: &'static str,
     /// The past participle that names what was done to a task.
     done: &'static str,
-    client: Client,
+    client: ApiClient,
 }
 
 impl Repeated {
     async fn run<B: Serialize>(
         self,
-        which: &Which,
+        which: &WhichDead,
         body: impl Fn(Option<String>) -> B,
     ) -> anyhow::Result<Code> {
         let most = self.most(which).await?;
@@ -256,7 +256,7 @@ impl Repeated {
     }
 
     /// The maximum number of tasks that may be handled.
-    async fn most(&self, which: &Which) -> anyhow::Result<u64> {
+    async fn most(&self, which: &WhichDead) -> anyhow::Result<u64> {
         if !which.task_ids.is_empty() {
             return Ok(which.task_ids.len() as u64);
         }
@@ -300,7 +300,7 @@ mod tests {
 
     type Alone = crate::cli::args::Alone<Args>;
 
-    fn which(line: &[&str]) -> Option<Which> {
+    fn which(line: &[&str]) -> Option<WhichDead> {
         let parsed = Alone::try_parse_from([&["dead", "purge"], line].concat()).ok()?;
         match parsed.args.verb {
             Verb::Purge(args) => Some(args.which),

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::sync::{mpsc, oneshot};
 
 use super::client::{self, ServerUrl, Trust};
-use super::receiver::{Callback, Params, Receiver};
-use super::signals::Signals;
+use super::receiver::{Params, ReceivedCall, Receiver};
+use super::signals::EndSignals;
 use super::{Code, output, start_logs, time};
 use crate::app::App;
 use crate::model::clock::{Clock, UnixMillis};
@@ -51,7 +51,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Code> {
     // INFO lines would appear between the callbacks.
     start_logs(&settings, (settings.log.level == "info").then_some("warn"))?;
-    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let mut signals = EndSignals::listen().context("cannot listen for signals")?;
     let folder = tempfile::Builder::new()
         .prefix("delayd-demo-")
         .tempdir()
@@ -115,11 +115,11 @@ fn adapt(
 async fn show(
     server: &ServerUrl,
     tasks: u16,
-    mut arrivals: mpsc::Receiver<Callback>,
-) -> anyhow::Result<Seen> {
+    mut arrivals: mpsc::Receiver<ReceivedCall>,
+) -> anyhow::Result<DemoSeen> {
     let clock = Clock::system();
     let http = client::http(ADD_TIMEOUT, &Trust::System)?;
-    let mut seen = Seen::default();
+    let mut seen = DemoSeen::default();
     for number in 0..tasks {
         let answer =
             client::post(&http, server, None, "/delay/task/add", &task(number, clock.now()))
@@ -160,16 +160,16 @@ fn task(number: u16, now: UnixMillis) -> Map<String, Value> {
 
 /// The tasks that were added, and the callbacks that arrived.
 #[derive(Debug, Default)]
-struct Seen {
+struct DemoSeen {
     due: HashMap<String, UnixMillis>,
     /// The lateness of each first arrival, in ms. Negative is early.
     late: HashMap<String, i64>,
     repeats: usize,
 }
 
-impl Seen {
+impl DemoSeen {
     /// Counts a callback and returns a line about it, or `None` if its task is unknown.
-    fn note(&mut self, callback: &Callback) -> Option<String> {
+    fn note(&mut self, callback: &ReceivedCall) -> Option<String> {
         let due = *self.due.get(&callback.task_id)?;
         if self.late.insert(callback.task_id.clone(), callback.at.0 - due.0).is_some() {
             self.repeats += 1;
@@ -219,8 +219,8 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn seen(lates: &[Option<i64>]) -> Seen {
-        let mut seen = Seen::default();
+    fn seen(lates: &[Option<i64>]) -> DemoSeen {
+        let mut seen = DemoSeen::default();
         for (number, late) in lates.iter().enumerate() {
             seen.due.insert(number.to_string(), UnixMillis(1000));
             seen.late.extend(late.map(|late| (number.to_string(), late)));

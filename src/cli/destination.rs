@@ -9,7 +9,7 @@ use delayd_wire::{
 };
 
 use super::cell::Cell;
-use super::client::{Client, ServerArgs};
+use super::client::{ApiClient, ServerArgs};
 use super::table::Column;
 use super::{Code, output, table, time};
 use crate::model::task::Destination;
@@ -142,7 +142,7 @@ fn detail(shown: DestinationDetail) -> String {
     parts.join("\n\n")
 }
 
-async fn probe(sn: &Destination, client: &Client) -> anyhow::Result<()> {
+async fn probe(sn: &Destination, client: &ApiClient) -> anyhow::Result<()> {
     let Probed { breaker, instances: before, .. } =
         client.call("/delay/destination/probe", &of(sn)).await?;
     if client.is_json() {
@@ -205,7 +205,7 @@ fn each(instances: &[DestinationOnInstance]) -> Option<String> {
 
 /// Which destinations keep their tasks waiting, a line each. Empty if there are none, or if the
 /// service does not say.
-pub(super) async fn kept_waiting(client: &Client) -> String {
+pub(super) async fn kept_waiting(client: &ApiClient) -> String {
     let asked = &DestinationListRequest { sampled: None };
     let Ok(found) = client.call::<Destinations>("/delay/destination/list", asked).await else {
         return String::new();

@@ -13,7 +13,7 @@ pub(super) const PASSED: &str = "the given time has passed, so the task is due n
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(group = clap::ArgGroup::new("due").required(true).multiple(false).args(["after", "at"]))]
-pub(super) struct Due {
+pub(super) struct DueArgs {
     /// Due after this time: seconds, or 1500ms, 10s, 5m, 2h, 7d
     #[arg(long = "in", value_name = "DURATION", conflicts_with = "zone")]
     after: Option<Span>,
@@ -21,7 +21,7 @@ pub(super) struct Due {
     at: At,
 }
 
-impl Due {
+impl DueArgs {
     /// The value of the field `delay`.
     pub(super) fn delay(&self) -> Option<Span> {
         self.after

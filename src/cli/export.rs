@@ -11,7 +11,7 @@ use delayd_wire::{
 };
 use indicatif::ProgressBar;
 
-use super::client::{Client, Refused, Server};
+use super::client::{ApiClient, RefusedByService, ServiceAddress};
 use super::exported::{Exported, SchedulePage, list_of, records_of, schedules_of};
 use super::topic::shown::counts;
 use super::topic_settings::TopicSettings;
@@ -48,7 +48,7 @@ pub(super) struct Args {
     #[arg(long)]
     history: bool,
     #[command(flatten)]
-    server: Server,
+    server: ServiceAddress,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
@@ -89,14 +89,14 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-async fn all_topics(client: &Client) -> anyhow::Result<Vec<Topic>> {
+async fn all_topics(client: &ApiClient) -> anyhow::Result<Vec<Topic>> {
     let listed: Topics = client.call("/delay/topic/list", &TopicListRequest::ALL).await?;
     Ok(listed.topics.into_iter().map(|listed| listed.topic).collect())
 }
 
 /// Writes the tasks of these topics in these states, and returns their number.
 async fn write(
-    client: &Client,
+    client: &ApiClient,
     topics: &[Topic],
     states: &[TaskState],
     to: &mut impl Write,
@@ -114,7 +114,7 @@ async fn write(
     let mut count = 0;
     for (topic, settings) in topics.iter().zip(settings) {
         writeln!(to, "{}", serde_json::to_string(&settings)?)?;
-        let mut seen = Seen::default();
+        let mut seen = WrittenTasks::default();
         write_schedules(client, topic, &mut seen, to).await?;
         for state in states {
             count += write_state(client, topic, *state, &mut seen, to, &bar).await?;
@@ -128,9 +128,9 @@ async fn write(
 /// Writes the recurring schedules of a topic. The occurrence of a schedule that was never handed
 /// out is not written, because the schedule plans it again where it is imported.
 async fn write_schedules(
-    client: &Client,
+    client: &ApiClient,
     topic: &Topic,
-    seen: &mut Seen,
+    seen: &mut WrittenTasks,
     to: &mut impl Write,
 ) -> anyhow::Result<()> {
     let mut cursor = None;
@@ -138,7 +138,7 @@ async fn write_schedules(
         let body = schedules_of(topic, cursor);
         let page: SchedulePage = match client.call("/delay/schedule/records", &body).await {
             // A service of an earlier version has no schedules.
-            Err(error) if Refused::is(&error, ErrorCode::NotFound) => return Ok(()),
+            Err(error) if RefusedByService::is(&error, ErrorCode::NotFound) => return Ok(()),
             page => page?,
         };
         for schedule in page.records {
@@ -154,14 +154,14 @@ async fn write_schedules(
 
 /// The tasks of a topic that are already written.
 #[derive(Default)]
-struct Seen {
+struct WrittenTasks {
     ids: HashSet<TaskId>,
     /// A leased task may have lost its key to a waiting one, and is then not retried. If it were
     /// imported, it would replace the other.
     keys: HashSet<String>,
 }
 
-impl Seen {
+impl WrittenTasks {
     fn is_new(&mut self, task: &Exported) -> bool {
         !task.waits() || task.record.key.as_ref().is_none_or(|key| self.keys.insert(key.clone()))
     }
@@ -169,10 +169,10 @@ impl Seen {
 
 /// Writes the tasks of a topic in one state, page by page, without those in `seen`.
 async fn write_state(
-    client: &Client,
+    client: &ApiClient,
     topic: &Topic,
     state: TaskState,
-    seen: &mut Seen,
+    seen: &mut WrittenTasks,
     to: &mut impl Write,
     bar: &ProgressBar,
 ) -> anyhow::Result<u64> {
@@ -199,7 +199,11 @@ async fn write_state(
 }
 
 /// The records of these tasks, without those that were forgotten meanwhile.
-async fn records(client: &Client, topic: &Topic, ids: &[TaskId]) -> anyhow::Result<Vec<Exported>> {
+async fn records(
+    client: &ApiClient,
+    topic: &Topic,
+    ids: &[TaskId],
+) -> anyhow::Result<Vec<Exported>> {
     let (mut records, mut rest) = (Vec::new(), ids.to_vec());
     while !rest.is_empty() {
         let answer: Records = client.call("/delay/task/records", &records_of(topic, &rest)).await?;

@@ -52,7 +52,7 @@ pub(super) use delayd_wire::{ScheduleRecord as ExportedSchedule, ScheduleRecords
 /// One line of an export.
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Line {
+pub(super) enum ExportLine {
     Task(Box<Exported>),
     Schedule(Box<ExportedSchedule>),
     Topic(TopicSettings),
@@ -156,7 +156,7 @@ mod tests {
         let exported: Exported = serde_json::from_value(record.clone()).unwrap();
         let exported = exported.standing(TaskState::Scheduled).unwrap();
         let line = serde_json::to_string(&exported).unwrap();
-        let Line::Task(read) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
+        let ExportLine::Task(read) = serde_json::from_str(&line).unwrap() else { panic!("{line}") };
         assert_eq!(*read, exported);
         let mut expected = record;
         expected["state"] = json!("scheduled");
@@ -203,12 +203,12 @@ mod tests {
     fn a_line_says_what_it_is() {
         let task = r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,
             "mode":"push","content":"{}"}"#;
-        assert!(matches!(serde_json::from_str(task), Ok(Line::Task(task)) if task.waits()));
+        assert!(matches!(serde_json::from_str(task), Ok(ExportLine::Task(task)) if task.waits()));
         let topic = r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#;
-        assert!(matches!(serde_json::from_str(topic), Ok(Line::Topic(_))));
+        assert!(matches!(serde_json::from_str(topic), Ok(ExportLine::Topic(_))));
         let schedule = r#"{"topic":"t","schedule":"a","revision":"00","set_ms":1,"since_ms":2,
             "origin":"0","definition":{"cron":"@daily"}}"#;
-        assert!(matches!(serde_json::from_str(schedule), Ok(Line::Schedule(_))));
-        assert!(serde_json::from_str::<Line>("{}").is_err());
+        assert!(matches!(serde_json::from_str(schedule), Ok(ExportLine::Schedule(_))));
+        assert!(serde_json::from_str::<ExportLine>("{}").is_err());
     }
 }

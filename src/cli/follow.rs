@@ -7,9 +7,9 @@ use delayd_wire::{Found, GetRequest, Span, Task, TaskState};
 use tokio::time::sleep;
 
 use super::cell::Cell;
-use super::client::Client;
+use super::client::ApiClient;
 use super::retry_client::RetryClient;
-use super::signals::Signals;
+use super::signals::EndSignals;
 use super::tasks::{TaskKeyArgs, TaskNameArgs};
 use super::{Code, output};
 use crate::model::clock::{Clock, UnixMillis};
@@ -22,7 +22,7 @@ const SELDOM: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a command waits; without a value, until the end.
-pub(super) type Wait = Option<Span>;
+pub(super) type FollowWait = Option<Span>;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct WaitArgs {
@@ -37,13 +37,13 @@ pub(super) struct WaitArgs {
 /// # Errors
 /// The task ended without a delivery, or there is none, or the wait was over or interrupted.
 pub(super) async fn to_end(
-    client: Client,
+    client: ApiClient,
     topic: &Topic,
     name: TaskNameArgs,
-    wait: Wait,
+    wait: FollowWait,
     shown: fn(&Task) -> String,
 ) -> anyhow::Result<Code> {
-    let mut signals = Signals::listen()?;
+    let mut signals = EndSignals::listen()?;
     let mut seen = None;
     let why = tokio::select! {
         ended = follow(client, topic, name, &mut seen, shown) => {
@@ -60,7 +60,7 @@ pub(super) async fn to_end(
     }
 }
 
-async fn over(wait: Wait) -> Span {
+async fn over(wait: FollowWait) -> Span {
     let Some(span) = wait else { return std::future::pending().await };
     sleep(span.0).await;
     span
@@ -68,7 +68,7 @@ async fn over(wait: Wait) -> Span {
 
 /// Looks at the task until it has ended. `seen` is the last look.
 async fn follow(
-    client: Client,
+    client: ApiClient,
     topic: &Topic,
     name: TaskNameArgs,
     seen: &mut Option<Task>,

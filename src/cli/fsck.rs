@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant};
 use super::{Code, output, table};
 use crate::app;
 use crate::settings::Settings;
-use crate::store::{Admin, AnyStore, Audit, Cursor, Finding, Flaw, Store};
+use crate::store::{Admin, AnyStore, Audit, CheckCursor, Finding, Flaw, Store};
 
 /// Check everything in the store for inconsistencies that no call leaves behind; with --repair,
 /// repair them.
@@ -59,7 +59,7 @@ pub(super) async fn run(args: Args, settings: &Settings) -> anyhow::Result<Code>
 /// Checks the complete store, and reports progress from time to time.
 async fn look(store: &AnyStore, repair: bool) -> anyhow::Result<Report> {
     let mut report = Report { repair, ..Report::default() };
-    let (mut next, mut last_sign) = (Some(Cursor::start()), Instant::now());
+    let (mut next, mut last_sign) = (Some(CheckCursor::start()), Instant::now());
     while let Some(cursor) = next {
         let checked = store.check(cursor, repair).await?;
         report.tasks += checked.tasks;
@@ -82,12 +82,12 @@ struct Report {
     repair: bool,
     tasks: u64,
     lanes: u64,
-    flaws: BTreeMap<Flaw, Found>,
+    flaws: BTreeMap<Flaw, Findings>,
 }
 
 /// The findings of one kind.
 #[derive(Debug, Default)]
-struct Found {
+struct Findings {
     count: u64,
     repaired: u64,
     /// The first few: lane and subject.
@@ -153,7 +153,7 @@ impl Report {
     }
 }
 
-impl Found {
+impl Findings {
     fn row(&self, flaw: Flaw) -> Vec<String> {
         let named = |(lane, subject): &(Option<String>, String)| match lane {
             Some(lane) => format!("{subject} in {lane}"),

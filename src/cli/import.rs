@@ -16,9 +16,11 @@ use anyhow::Context;
 use delayd_wire::{AtMost, BatchRequest, Stored};
 use serde_json::{Map, Value, json};
 
-use super::client::{Refused, Server, raw};
-use super::exported::{Exported, Line};
-use super::migrate::import_batch::{Adopted, Refusal, adopt, adopt_schedules, send_all};
+use super::client::{RefusedByService, ServiceAddress, raw};
+use super::exported::{ExportLine, Exported};
+use super::migrate::import_batch::{
+    ImportedRecord, RecordRefusal, adopt, adopt_schedules, send_all,
+};
 use super::retry_client::RetryClient;
 use super::{Code, output, progress, table};
 
@@ -61,7 +63,7 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: Server,
+    server: ServiceAddress,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
@@ -106,14 +108,14 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead>, indicatif::ProgressBar
 
 /// The counts of all lines.
 #[derive(Debug, Default)]
-struct Counts {
+struct ImportCounts {
     sent: u64,
     stored: u64,
     known: u64,
     failed: u64,
 }
 
-impl Counts {
+impl ImportCounts {
     fn text(&self) -> String {
         table::pairs(&[
             ("stored", self.stored.to_string()),
@@ -137,7 +139,7 @@ struct Import {
     /// Records to adopt, with their line numbers.
     records: Vec<(u64, Exported)>,
     bytes: usize,
-    counts: Counts,
+    counts: ImportCounts,
 }
 
 impl Import {
@@ -150,7 +152,7 @@ impl Import {
             tasks: Vec::new(),
             records: Vec::new(),
             bytes: 0,
-            counts: Counts::default(),
+            counts: ImportCounts::default(),
         })
     }
 
@@ -160,8 +162,8 @@ impl Import {
         if line.trim_ascii().is_empty() {
             return Ok(());
         }
-        match serde_json::from_slice::<Line>(line) {
-            Ok(Line::Task(exported)) => {
+        match serde_json::from_slice::<ExportLine>(line) {
+            Ok(ExportLine::Task(exported)) => {
                 if self.tasks.len() + self.records.len() == self.most
                     || self.bytes + line.len() > BATCH_BYTES
                 {
@@ -174,11 +176,13 @@ impl Import {
                     false => self.records.push((self.lines, *exported)),
                 }
             }
-            Ok(Line::Topic(settings)) => match settings.create_at(&self.to).await {
-                Err(error) if error.is::<Refused>() => self.fail(self.lines, &error.to_string()),
+            Ok(ExportLine::Topic(settings)) => match settings.create_at(&self.to).await {
+                Err(error) if error.is::<RefusedByService>() => {
+                    self.fail(self.lines, &error.to_string())
+                }
                 set => drop(set?),
             },
-            Ok(Line::Schedule(schedule)) => {
+            Ok(ExportLine::Schedule(schedule)) => {
                 let topic = schedule.topic.clone();
                 let adopted = adopt_schedules(&self.to, &topic, &[*schedule]).await?;
                 self.note([self.lines], adopted);
@@ -198,7 +202,7 @@ impl Import {
         let (lines, records): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.records).into_iter().unzip();
         let adopted = adopt(&self.to, &records, async || ()).await?;
-        let is_known = |adopted| adopted != Adopted::New;
+        let is_known = |adopted| adopted != ImportedRecord::New;
         self.note(lines, adopted.into_iter().map(|adopted| adopted.map(is_known)));
         Ok(())
     }
@@ -207,7 +211,7 @@ impl Import {
     fn note(
         &mut self,
         lines: impl IntoIterator<Item = u64>,
-        results: impl IntoIterator<Item = Result<bool, Refusal>>,
+        results: impl IntoIterator<Item = Result<bool, RecordRefusal>>,
     ) {
         for (line, result) in lines.into_iter().zip(results) {
             match result {

@@ -2,7 +2,7 @@
 
 use delayd_wire::Number;
 
-use super::client::Client;
+use super::client::ApiClient;
 use super::{Code, output};
 
 /// The entries of a page, and the next cursor.
@@ -32,7 +32,7 @@ impl Paging {
     /// returns the entries of a page and the next cursor. The client prints JSON itself.
     pub(super) async fn show<T>(
         self,
-        client: &Client,
+        client: &ApiClient,
         read: impl AsyncFn(Option<Number>, Option<String>) -> anyhow::Result<PageOf<T>>,
         shown: fn(&[T]) -> String,
     ) -> anyhow::Result<Code> {

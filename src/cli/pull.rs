@@ -94,7 +94,7 @@ fn shown(tasks: &[Pulled]) -> String {
 
 /// A leased task.
 #[derive(Debug, clap::Args)]
-struct Held {
+struct PulledTask {
     /// The topic
     topic: Topic,
     /// The task's id
@@ -113,7 +113,7 @@ Examples:
   delayd ack notes 1795234567000042 9bd5ed4260de3f80b245b815")]
 pub(super) struct AckArgs {
     #[command(flatten)]
-    held: Held,
+    held: PulledTask,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -127,7 +127,7 @@ Examples:
   delayd nack notes 1795234567000042 9bd5ed4260de3f80b245b815 --at 2026-11-23T20:00:00+08:00")]
 pub(super) struct NackArgs {
     #[command(flatten)]
-    held: Held,
+    held: PulledTask,
     /// Due again after this time (seconds, or 1500ms, 10s, 5m, 2h, 7d) instead of its backoff
     #[arg(long = "in", value_name = "DURATION", conflicts_with = "at")]
     after: Option<Span>,
@@ -144,7 +144,7 @@ Examples:
   delayd extend notes 1795234567000042 9bd5ed4260de3f80b245b815 --lease 5m")]
 pub(super) struct ExtendArgs {
     #[command(flatten)]
-    held: Held,
+    held: PulledTask,
     /// The new lease, from now: 1s to 12h
     #[arg(long, value_name = "DURATION", value_parser = lease_of)]
     lease: Span,
@@ -153,14 +153,14 @@ pub(super) struct ExtendArgs {
 }
 
 pub(super) async fn ack(args: AckArgs) -> anyhow::Result<Code> {
-    let Held { topic, task_id, receipt } = args.held;
+    let PulledTask { topic, task_id, receipt } = args.held;
     let body = AckRequest { topic, task_id: task_id.into(), receipt };
     args.server.ask("/delay/task/ack", &body, |_: Nothing| "delivered".into()).await?;
     Ok(Code::Done)
 }
 
 pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
-    let Held { topic, task_id, receipt } = args.held;
+    let PulledTask { topic, task_id, receipt } = args.held;
     let (at, zone) = (args.at.text(), args.at.zone.clone());
     let body = NackRequest { topic, task_id: task_id.into(), receipt, delay: args.after, at, zone };
     let has_passed = |due| args.at.has_passed(due);
@@ -175,7 +175,7 @@ pub(super) async fn nack(args: NackArgs) -> anyhow::Result<Code> {
 
 pub(super) async fn extend(args: ExtendArgs) -> anyhow::Result<Code> {
     let shown = |_: Nothing| format!("leased for {} from now", args.lease);
-    let Held { topic, task_id, receipt } = args.held;
+    let PulledTask { topic, task_id, receipt } = args.held;
     let body = ExtendRequest { topic, task_id: task_id.into(), receipt, lease: UpTo(args.lease) };
     args.server.ask("/delay/task/extend", &body, shown).await?;
     Ok(Code::Done)

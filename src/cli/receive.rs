@@ -8,9 +8,9 @@ use axum::http::StatusCode;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use super::receiver::{self, Callback, Params, Receiver};
+use super::receiver::{self, Params, ReceivedCall, Receiver};
 use super::secret::SecretArg;
-use super::signals::Signals;
+use super::signals::EndSignals;
 use super::{Code, output, time};
 use delayd_wire::Span;
 
@@ -72,7 +72,7 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
-    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let mut signals = EndSignals::listen().context("cannot listen for signals")?;
     let status = StatusCode::from_u16(args.status).context("no HTTP status")?;
     let secrets =
         args.secret.iter().map(|secret| secret.expose().parse()).collect::<Result<_, _>>();
@@ -116,7 +116,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     Ok(Code::Done)
 }
 
-fn line(callback: &Callback) -> String {
+fn line(callback: &ReceivedCall) -> String {
     let late = callback
         .due
         .map_or_else(|| "-".into(), |due| format!("{:+}", callback.at.0.saturating_sub(due.0)));
@@ -141,7 +141,7 @@ fn line(callback: &Callback) -> String {
     line
 }
 
-fn ndjson(callback: &Callback) -> String {
+fn ndjson(callback: &ReceivedCall) -> String {
     json!({
         "at_ms": callback.at,
         "task_id": callback.task_id.parse::<u64>().ok(),
@@ -164,8 +164,8 @@ mod tests {
     use crate::callback::Unverified;
     use crate::model::clock::UnixMillis;
 
-    fn callback(status: StatusCode) -> Callback {
-        Callback {
+    fn callback(status: StatusCode) -> ReceivedCall {
+        ReceivedCall {
             at: UnixMillis(1_795_234_567_044),
             task_id: "1795234567000042".into(),
             webhook_id: "00c0ffee00c0ffee-1795234567000042".into(),
@@ -185,16 +185,16 @@ mod tests {
                     path=/order/cancel late_ms=+2 body={\\n}";
         assert_eq!(line(&callback(StatusCode::OK)), said);
         let stray =
-            Callback { task_id: String::new(), due: None, ..callback(StatusCode::BAD_GATEWAY) };
+            ReceivedCall { task_id: String::new(), due: None, ..callback(StatusCode::BAD_GATEWAY) };
         let said = "2026-11-21T04:16:07.044Z task=- attempt=1 topic=orders \
                     path=/order/cancel late_ms=- body={\\n} answered=502";
         assert_eq!(line(&stray), said);
-        let forged = Callback {
+        let forged = ReceivedCall {
             signature: Some(Err(Unverified::Wrong)),
             ..callback(StatusCode::UNAUTHORIZED)
         };
         assert!(line(&forged).ends_with(" answered=401 refused=Wrong"), "{}", line(&forged));
-        let signed = Callback { signature: Some(Ok(())), ..callback(StatusCode::OK) };
+        let signed = ReceivedCall { signature: Some(Ok(())), ..callback(StatusCode::OK) };
         assert!(line(&signed).ends_with(" signature=ok"), "{}", line(&signed));
     }
 

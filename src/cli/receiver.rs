@@ -50,7 +50,7 @@ impl Default for Params {
 
 /// A callback that arrived.
 #[derive(Clone, Debug)]
-pub(super) struct Callback {
+pub(super) struct ReceivedCall {
     /// The arrival time by this machine's clock.
     pub(super) at: UnixMillis,
     /// `delay-task-id`. A header that is missing is empty.
@@ -86,7 +86,7 @@ struct Answering {
     params: Params,
     clock: Clock,
     count: AtomicU64,
-    arrived: mpsc::Sender<Callback>,
+    arrived: mpsc::Sender<ReceivedCall>,
 }
 
 impl Receiver {
@@ -94,7 +94,7 @@ impl Receiver {
     pub(super) async fn bind(
         bind: SocketAddr,
         params: Params,
-    ) -> io::Result<(Self, mpsc::Receiver<Callback>)> {
+    ) -> io::Result<(Self, mpsc::Receiver<ReceivedCall>)> {
         let listener = TcpListener::bind(bind).await?;
         let local_addr = listener.local_addr()?;
         let (arrived, arrivals) = mpsc::channel(1024);
@@ -146,7 +146,7 @@ async fn answer(
     let text_of = |name: &str| {
         headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
     };
-    let callback = Callback {
+    let callback = ReceivedCall {
         at,
         task_id: text_of("delay-task-id"),
         webhook_id: text_of("webhook-id"),

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
-use super::client::{Answer, Client, Refused};
+use super::client::{ApiClient, RefusedByService, ServiceAnswer};
 
 /// The first and the maximum wait, unless the service names one. Each next wait is twice as long.
 const FIRST: Duration = Duration::from_millis(250);
@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// Repeats unconfirmed calls: without an answer, or with 503 or 429.
 pub(super) struct RetryClient {
-    client: Client,
+    client: ApiClient,
     patience: Duration,
     /// An unreachable service at the very beginning is most likely a wrong address.
     was_reached: AtomicBool,
@@ -30,7 +30,7 @@ pub(super) struct Waits {
 }
 
 impl RetryClient {
-    pub(super) fn new(client: Client, patience: Duration) -> Self {
+    pub(super) fn new(client: ApiClient, patience: Duration) -> Self {
         Self { client, patience, was_reached: AtomicBool::new(false) }
     }
 
@@ -47,7 +47,7 @@ impl RetryClient {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<A> {
-        self.call_with(path, body, async || (), Answer::checked).await
+        self.call_with(path, body, async || (), ServiceAnswer::checked).await
     }
 
     /// Like [`RetryClient::call`]. Returns the text of the answer as well.
@@ -56,7 +56,7 @@ impl RetryClient {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<(String, A)> {
-        let read = |answer: Answer| Ok((answer.text.clone(), answer.checked()?));
+        let read = |answer: ServiceAnswer| Ok((answer.text.clone(), answer.checked()?));
         self.call_with(path, body, async || (), read).await
     }
 
@@ -68,7 +68,7 @@ impl RetryClient {
         body: &impl Serialize,
         between: impl AsyncFn(),
     ) -> anyhow::Result<A> {
-        self.call_with(path, body, between, Answer::batch).await
+        self.call_with(path, body, between, ServiceAnswer::batch).await
     }
 
     async fn call_with<A>(
@@ -76,7 +76,7 @@ impl RetryClient {
         path: &str,
         body: &impl Serialize,
         between: impl AsyncFn(),
-        read: impl Fn(Answer) -> anyhow::Result<A>,
+        read: impl Fn(ServiceAnswer) -> anyhow::Result<A>,
     ) -> anyhow::Result<A> {
         let mut waits = self.waits();
         loop {
@@ -112,7 +112,7 @@ impl RetryClient {
         body: &impl Serialize,
     ) -> anyhow::Result<Option<A>> {
         match self.call(path, body).await {
-            Err(error) if Refused::is(&error, ErrorCode::NotFound) => Ok(None),
+            Err(error) if RefusedByService::is(&error, ErrorCode::NotFound) => Ok(None),
             found => found.map(Some),
         }
     }

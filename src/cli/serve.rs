@@ -4,7 +4,7 @@ use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
-use super::signals::Signals;
+use super::signals::EndSignals;
 use super::{Code, Configuration, start_logs};
 use crate::app::{App, check, reload};
 
@@ -29,10 +29,10 @@ pub(super) async fn run(
     let files = configuration.read();
     let settings = configuration.load_from(&files)?;
     let level = start_logs(&settings, None)?;
-    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let mut signals = EndSignals::listen().context("cannot listen for signals")?;
     // From here on SIGHUP does not end the process.
     let hangup = signal(SignalKind::hangup()).context("cannot listen for signals")?;
-    let source = reload::Source {
+    let source = reload::SettingsSource {
         files,
         load: Box::new(move |files| configuration.load_without_named_files(files)),
         hangup,
@@ -60,7 +60,7 @@ pub(super) async fn run(
 }
 
 /// Returns at the first signal. A second one ends the process.
-async fn drain_on(mut signals: Signals) {
+async fn drain_on(mut signals: EndSignals) {
     let signal = signals.next().await;
     info!(signal, "Received {signal}, draining; a second signal ends at once");
     tokio::spawn(async move {

@@ -4,12 +4,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The two signals that end a command. Once this exists, they do not end the process by themselves.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(super) struct EndSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
+impl EndSignals {
     pub(super) fn listen() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

@@ -7,7 +7,7 @@ use delayd_wire::{
 
 use super::args::one_of;
 use super::cell::Cell;
-use super::client::{Client, Refused, ServerArgs};
+use super::client::{ApiClient, RefusedByService, ServerArgs};
 use super::due::seconds;
 use super::paging::Paging;
 use super::table::Column;
@@ -72,7 +72,7 @@ pub(super) fn task_id(text: &str) -> Result<TaskId, String> {
 
 /// Says of an id that no task has that it may be a key of the user.
 pub(super) fn or_key(id: Option<TaskId>) -> impl Fn(anyhow::Error) -> anyhow::Error {
-    move |error| match (id, error.downcast::<Refused>()) {
+    move |error| match (id, error.downcast::<RefusedByService>()) {
         (Some(id), Ok(mut refused))
             if refused.code == ErrorCode::NotFound && refused.sentence.starts_with("task_id:") =>
         {
@@ -146,14 +146,14 @@ pub(super) struct ListArgs {
     )]
     state: TaskState,
     #[command(flatten)]
-    page: Filter,
+    page: FilterArgs,
     #[command(flatten)]
     server: ServerArgs,
 }
 
 /// Which tasks to list.
 #[derive(Debug, clap::Args)]
-pub(super) struct Filter {
+pub(super) struct FilterArgs {
     #[command(flatten)]
     paging: Paging,
     /// Only tasks from this moment on
@@ -185,12 +185,12 @@ pub(super) async fn list(args: ListArgs) -> anyhow::Result<Code> {
 
 /// Prints the page, or all pages from there on.
 pub(super) async fn show(
-    client: &Client,
+    client: &ApiClient,
     topic: &Topic,
     state: TaskState,
-    page: Filter,
+    page: FilterArgs,
 ) -> anyhow::Result<Code> {
-    let Filter { paging, from, to, newest, sn, outcome, due_from, due_to } = page;
+    let FilterArgs { paging, from, to, newest, sn, outcome, due_from, due_to } = page;
     let read = async |limit, cursor| {
         let body = ListRequest {
             topic: topic.clone(),

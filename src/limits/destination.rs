@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Allowance;
-use super::entry::Entry;
+use super::entry::LimitEntry;
 use super::limiter::Limiter;
 use super::params::{Detail, LimitParams, Limited, Standing};
 use crate::model::breaker::State;
@@ -111,7 +111,7 @@ impl DestinationLimits {
                 entry.allow(params.resolved(allowance), now);
                 entry.standing(now)
             }
-            None => Entry::new(params.resolved(allowance), Destination::breaker(&params), now)
+            None => LimitEntry::new(params.resolved(allowance), Destination::breaker(&params), now)
                 .standing(now),
         }
     }
@@ -127,7 +127,7 @@ impl DestinationLimits {
                 self.0.note_change(destination, entry, now);
                 entry.detail(now)
             }
-            None => Entry::new(allowance, Destination::breaker(&params), now).detail(now),
+            None => LimitEntry::new(allowance, Destination::breaker(&params), now).detail(now),
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Allowance;
 use super::bulkhead::Bulkhead;
-use super::gate::{Ending, Gate};
+use super::gate::{CallEnding, Gate};
 use super::last_block::LastBlock;
 use super::params::{Detail, Standing};
 use super::recent::Recent;
@@ -19,7 +19,7 @@ const LONG_AGO: Duration = Duration::from_secs(15 * 60);
 
 /// A destination or topic that is in use.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct LimitEntry {
     pub(super) bulkhead: Bulkhead,
     pub(super) gate: Gate,
     pub(super) recent: Recent,
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub(super) crowded_out: Option<(usize, u64)>,
 }
 
-impl Entry {
+impl LimitEntry {
     /// An unused one. Without `breaker`, the outcomes of its calls do not matter.
     pub(super) fn new(
         allowance: Allowance,
@@ -108,13 +108,13 @@ impl Entry {
     pub(super) fn end(
         &mut self,
         ticket: Option<Ticket>,
-        ending: Option<Ending>,
+        ending: Option<CallEnding>,
         began: Instant,
         now: Instant,
     ) {
         self.used = now;
         if let Some(ending) = &ending {
-            let is_failure = matches!(ending, Ending::Failed(_));
+            let is_failure = matches!(ending, CallEnding::Failed(_));
             self.recent.ended(now.duration_since(began), is_failure);
         }
         self.bulkhead.give_back(1);

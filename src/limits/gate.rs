@@ -25,7 +25,7 @@ use delayd_wire::Rate;
 
 /// What a call showed about its destination.
 #[derive(Clone, Debug)]
-pub(super) enum Ending {
+pub(super) enum CallEnding {
     /// The destination is healthy.
     Succeeded,
     /// The destination failed. The text is the outcome of the call.
@@ -37,7 +37,7 @@ pub(super) enum Ending {
 pub(super) struct Gate {
     rate: RateLimit,
     /// `None` for a topic: the outcomes of its calls count for their destinations.
-    health: Option<Health>,
+    health: Option<DestinationHealth>,
     /// The end of the wait that the destination's `Retry-After` asks for.
     retry_after: Option<Instant>,
     is_held: bool,
@@ -47,7 +47,7 @@ pub(super) struct Gate {
 
 /// How healthy a destination is, by the outcomes of its calls.
 #[derive(Debug)]
-struct Health {
+struct DestinationHealth {
     breaker: Breaker,
     /// The state of the breaker that was logged last.
     logged: State,
@@ -55,7 +55,7 @@ struct Health {
     last_failure: Option<(String, Instant)>,
 }
 
-impl Health {
+impl DestinationHealth {
     fn new(breaker: &breaker::Params, now: Instant) -> Self {
         Self {
             breaker: Breaker::new(breaker.clone(), now),
@@ -71,7 +71,7 @@ impl Gate {
     pub(super) fn new(rate: Option<Rate>, breaker: Option<&breaker::Params>, now: Instant) -> Self {
         Self {
             rate: RateLimit::new(rate, now),
-            health: breaker.map(|breaker| Health::new(breaker, now)),
+            health: breaker.map(|breaker| DestinationHealth::new(breaker, now)),
             retry_after: None,
             is_held: false,
             no_token: None,
@@ -183,17 +183,17 @@ impl Gate {
     pub(super) fn end(
         &mut self,
         ticket: Option<Ticket>,
-        ending: Option<Ending>,
+        ending: Option<CallEnding>,
         limit: usize,
         now: Instant,
     ) {
         let Some(health) = &mut self.health else { return };
         let verdict = match ending {
-            Some(Ending::Succeeded) => {
+            Some(CallEnding::Succeeded) => {
                 health.slow_start.succeeded(now, limit);
                 Some(Verdict::Success)
             }
-            Some(Ending::Failed(outcome)) => {
+            Some(CallEnding::Failed(outcome)) => {
                 health.slow_start.failed();
                 health.last_failure = Some((outcome, now));
                 Some(Verdict::Failure)

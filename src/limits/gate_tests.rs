@@ -11,14 +11,14 @@ fn gate(rate: &str, now: Instant) -> Gate {
 }
 
 /// Makes one call, which ends at once.
-fn call(gate: &mut Gate, ending: Option<Ending>, now: Instant) {
+fn call(gate: &mut Gate, ending: Option<CallEnding>, now: Instant) {
     let mut ticket = gate.reserve(1, now);
     ticket.iter_mut().for_each(|ticket| gate.begin(ticket, SECOND, now));
     gate.end(ticket, ending, 100, now);
 }
 
 fn fail(gate: &mut Gate, now: Instant) {
-    call(gate, Some(Ending::Failed("503".into())), now);
+    call(gate, Some(CallEnding::Failed("503".into())), now);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_gate_admits_what_the_strictest_of_its_parts_does() {
     check(
         "successes",
         "",
-        |gate, now| (0..9).for_each(|_| call(gate, Some(Ending::Succeeded), now)),
+        |gate, now| (0..9).for_each(|_| call(gate, Some(CallEnding::Succeeded), now)),
         MAX,
         None,
     );
@@ -125,7 +125,7 @@ fn a_half_open_gate_admits_probes_whatever_still_hangs() {
     gate.give_back(2, ticket, back);
     assert_eq!(gate.admits(back), 2, "probes that were not made");
     gate.give_back(1, ticket, back);
-    (0..3).for_each(|_| call(&mut gate, Some(Ending::Succeeded), back));
+    (0..3).for_each(|_| call(&mut gate, Some(CallEnding::Succeeded), back));
     assert_eq!((gate.breaker(back), gate.admits(back)), (State::Closed, usize::MAX));
 }
 
@@ -165,8 +165,8 @@ proptest! {
                 1 => reserved.pop().into_iter().for_each(|ticket| gate.give_back(1, ticket, now)),
                 2 | 3 => if let Some(mut ticket) = reserved.pop() {
                     ticket.iter_mut().for_each(|ticket| gate.begin(ticket, SECOND, now));
-                    let failed = Ending::Failed("503".into());
-                    let ending = if amount > 1 { failed } else { Ending::Succeeded };
+                    let failed = CallEnding::Failed("503".into());
+                    let ending = if amount > 1 { failed } else { CallEnding::Succeeded };
                     gate.end(ticket, Some(ending), 100, now);
                 },
                 4 => gate.retry_after(now + Duration::from_millis(millis)),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::entry::Entry;
+use super::entry::LimitEntry;
 use super::params::{LimitParams, Limited};
 use super::permit::Permits;
 use super::shared::Shared;
@@ -73,26 +73,26 @@ impl<K: Limited> Limiter<K> {
                 entry.allow(allowance, now);
                 entry.free(free, now)
             }
-            None => Entry::new(allowance, K::breaker(&params), now).free(free, now),
+            None => LimitEntry::new(allowance, K::breaker(&params), now).free(free, now),
         }
     }
 
     /// Who keeps calls from beginning now: an operator, whose rate or hold it is, or receivers,
     /// whose calls fail or take all slots. `None` if one may begin.
     pub fn blocked_by(&self, key: &K, allowance: Allowance) -> Option<Culprit> {
-        self.culprit(key, allowance, Entry::blocked_by)
+        self.culprit(key, allowance, LimitEntry::blocked_by)
     }
 
     /// Who keeps calls from beginning, or did so in the last second.
     pub fn delayed_by(&self, key: &K, allowance: Allowance) -> Option<Culprit> {
-        self.culprit(key, allowance, Entry::delayed_by)
+        self.culprit(key, allowance, LimitEntry::delayed_by)
     }
 
     fn culprit(
         &self,
         key: &K,
         allowance: Allowance,
-        of: fn(&mut Entry, usize, Instant) -> Option<Culprit>,
+        of: fn(&mut LimitEntry, usize, Instant) -> Option<Culprit>,
     ) -> Option<Culprit> {
         let (now, params) = (Instant::now(), self.0.params());
         let mut table = self.0.table();

@@ -52,7 +52,7 @@ pub use limiter::{Limiter, TopicLimits};
 pub use params::{Detail, LimitParams, Limited, Standing};
 pub use permit::{Permit, Permits};
 pub use recent::RecentCalls;
-pub use survey::{Figures, Survey};
+pub use survey::{SlotFigures, Survey};
 pub use token_bucket::TokenBucket;
 pub use wait_queue::{Availability, Wake};
 pub use waiter::Waiter;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::gate::Ending;
+use super::gate::CallEnding;
 use super::params::Limited;
 use super::shared::Shared;
 use crate::model::breaker::Ticket;
@@ -71,7 +71,7 @@ pub struct Permit<K: Limited> {
     key: K,
     ticket: Option<Ticket>,
     began: Option<Instant>,
-    ending: Option<Ending>,
+    ending: Option<CallEnding>,
 }
 
 impl<K: Limited> Permit<K> {
@@ -88,13 +88,13 @@ impl<K: Limited> Permit<K> {
 
     /// The call showed that the destination is healthy. Counts when the permit is dropped.
     pub fn succeeded(&mut self) {
-        self.ending = Some(Ending::Succeeded);
+        self.ending = Some(CallEnding::Succeeded);
     }
 
     /// The call failed because of the destination, with this outcome. Counts when the permit is
     /// dropped.
     pub fn failed(&mut self, outcome: &str) {
-        self.ending = Some(Ending::Failed(outcome.to_owned()));
+        self.ending = Some(CallEnding::Failed(outcome.to_owned()));
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::time::Instant;
 
-use super::entry::Entry;
+use super::entry::LimitEntry;
 use super::observer::Observer;
 use super::params::{LimitParams, Limited};
 use super::table::Table;
@@ -101,7 +101,7 @@ impl<K: Limited> Shared<K> {
     }
 
     /// Notes a change of the breaker of `key`, if there was one.
-    pub(super) fn note_change(&self, key: &K, entry: &mut Entry, now: Instant) {
+    pub(super) fn note_change(&self, key: &K, entry: &mut LimitEntry, now: Instant) {
         if entry.gate.log_change(key, now) {
             let to = entry.gate.breaker(now);
             entry.bulkhead.wake_timer();
@@ -112,7 +112,7 @@ impl<K: Limited> Shared<K> {
 
     /// Changes the entry of `key`, which has taken slots, then wakes waiters that can be served.
     /// `change` returns how many slots it freed.
-    pub(super) fn update(&self, key: &K, change: impl FnOnce(&mut Entry, Instant) -> usize) {
+    pub(super) fn update(&self, key: &K, change: impl FnOnce(&mut LimitEntry, Instant) -> usize) {
         let now = Instant::now();
         let mut table = self.table();
         let entry =

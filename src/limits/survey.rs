@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use tokio::time::Instant;
 
-use super::entry::Entry;
+use super::entry::LimitEntry;
 use super::params::{Detail, Limited};
 use super::{Allowance, DestinationLimits};
 use crate::model::breaker::State;
@@ -16,7 +16,7 @@ const MOST_OTHERS: usize = 10_000;
 
 /// The figures of one destination, or the sums over several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct SlotFigures {
     /// Taken slots.
     pub in_flight: usize,
     /// The most slots that may be taken now.
@@ -33,13 +33,13 @@ pub struct Survey {
     /// The most slots in total.
     pub limit: usize,
     /// The figures of each destination of the request, in order.
-    pub named: Vec<Figures>,
+    pub named: Vec<SlotFigures>,
     /// The sums over all others that are in use; window and breakers of at most 10,000 of them.
-    pub others: Figures,
+    pub others: SlotFigures,
 }
 
-impl Figures {
-    fn add(&mut self, entry: &mut Entry, now: Instant) {
+impl SlotFigures {
+    fn add(&mut self, entry: &mut LimitEntry, now: Instant) {
         self.in_flight += entry.bulkhead.in_flight();
         self.window += entry.gate.slow_start(now).min(entry.bulkhead.limit());
         self.breakers[entry.gate.breaker(now) as usize] += 1;
@@ -55,16 +55,15 @@ impl DestinationLimits {
         let mut survey = Survey { in_flight, limit, ..Survey::default() };
         for (destination, allowance) in named {
             let allowance = params.resolved(*allowance);
-            let mut figures = Figures::default();
+            let mut figures = SlotFigures::default();
             match table.entries.get_mut(destination) {
                 Some(entry) => {
                     // A hold may have created the entry before its allowance was known.
                     entry.allow(allowance, now);
                     figures.add(entry, now);
                 }
-                None => {
-                    figures.add(&mut Entry::new(allowance, Destination::breaker(&params), now), now)
-                }
+                None => figures
+                    .add(&mut LimitEntry::new(allowance, Destination::breaker(&params), now), now),
             }
             survey.named.push(figures);
         }
@@ -134,7 +133,7 @@ mod tests {
         let _held = ["a", "b", "c"].map(|n| limits.reserve(&name(n), Allowance::default(), 2));
         (0..5).for_each(|_| fail(&limits, &name("c")));
         let survey = limits.survey(&named);
-        let figures = |in_flight, window, breakers| Figures { in_flight, window, breakers };
+        let figures = |in_flight, window, breakers| SlotFigures { in_flight, window, breakers };
         assert_eq!(survey.named, [figures(2, 16, [1, 0, 0]), figures(0, 16, [1, 0, 0])]);
         assert_eq!(survey.others, figures(4, 32, [1, 0, 1]));
         assert_eq!((survey.in_flight, survey.limit), (6, 1_000));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::allowance::Allowance;
-use super::entry::Entry;
+use super::entry::LimitEntry;
 use super::params::{LimitParams, Limited};
 use super::wait_queue::{Availability, Wake};
 use crate::model::clock::UnixMillis;
@@ -20,7 +20,7 @@ pub(super) const FEW: usize = 64;
 pub(super) struct Table<K> {
     pub(super) concurrency: usize,
     pub(super) in_flight: usize,
-    pub(super) entries: HashMap<K, Entry>,
+    pub(super) entries: HashMap<K, LimitEntry>,
     /// The number of the last request for the holds, and of the newest one that was answered.
     pub(super) holds_asked: u64,
     pub(super) holds_known: u64,
@@ -71,13 +71,13 @@ impl<K: Limited> Table<K> {
     }
 
     /// The entry of `key`, which counts as used now.
-    pub(super) fn entry(&mut self, key: &K, params: &LimitParams, now: Instant) -> &mut Entry {
+    pub(super) fn entry(&mut self, key: &K, params: &LimitParams, now: Instant) -> &mut LimitEntry {
         if !self.entries.contains_key(key) && self.entries.len() >= self.sweep_at {
             self.forget_idle(now);
         }
         let fresh = || {
             let allowance = Allowance { concurrency: params.concurrency_per_service, rate: None };
-            Entry::new(allowance, K::breaker(params), now)
+            LimitEntry::new(allowance, K::breaker(params), now)
         };
         let entry = self.entries.entry(key.clone()).or_insert_with(fresh);
         entry.used = now;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::{HISTORY, ROUND};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId};
-use crate::store::{History, ListQuery, Listed, Maintenance, Result, Topics};
+use crate::store::{LaneHistory, ListQuery, Listed, Maintenance, Result, Topics};
 
 /// The most tasks of one call.
 const CHUNK: usize = 250;
@@ -35,7 +35,7 @@ pub(super) struct Progress {
 /// How far a lane was read.
 #[derive(Debug, Default)]
 struct LaneProgress {
-    seen: History,
+    seen: LaneHistory,
     /// How many more rounds read it.
     turns: u32,
     /// The last task that was read, per state.
@@ -64,7 +64,7 @@ impl Progress {
         &mut self,
         store: &(impl Topics + Maintenance),
         lane: &Lane,
-        history: &History,
+        history: &LaneHistory,
         now: UnixMillis,
         after: Duration,
     ) -> Result<()> {

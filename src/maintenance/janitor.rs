@@ -16,7 +16,7 @@ use super::{HISTORY, Parts, ROUND, misfires};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, Topic};
 use crate::store::{
-    Counts, Creator, Error, Histories, History, ListQuery, Maintenance, Registered, Result,
+    Counts, Creator, Error, Histories, LaneHistory, ListQuery, Maintenance, Registered, Result,
     TopicEntry, Topics,
 };
 use crate::topic;
@@ -111,7 +111,7 @@ async fn keep_house(
         for (lane, history) in lanes {
             // A lane whose server is away keeps its history until the next round.
             let Some(history) = history else { continue };
-            let History { ended, oldest, has_leftovers, has_schedules: _ } = history;
+            let LaneHistory { ended, oldest, has_leftovers, has_schedules: _ } = history;
             let forgotten = async {
                 if has_leftovers || oldest.is_some_and(|end| end < now - keep) {
                     forget(&*parts.store, &lane, now - keep).await?;
@@ -148,7 +148,7 @@ async fn keep_house(
 async fn mark_schedules(
     store: &impl Maintenance,
     known: &Registered,
-    lanes: &[(Lane, Option<History>)],
+    lanes: &[(Lane, Option<LaneHistory>)],
 ) {
     let topic = &known.entry.topic;
     let has_schedules = lanes.iter().any(|(_, history)| history.is_some_and(|h| h.has_schedules));

@@ -156,7 +156,7 @@ async fn plan_lane<S: Schedules + Topics>(
         let due = parts.store.due_schedules(lane, skip).await?;
         let (count, skipped) = (due.names.len(), skip);
         let mut has_planned = false;
-        let planner::Read { mut schedules, unreadable: damaged } =
+        let planner::ReadSchedules { mut schedules, unreadable: damaged } =
             planner::read(store, Reader::Worker, lane, due.names).await?;
         skip += damaged.len();
         damaged.into_iter().for_each(found);

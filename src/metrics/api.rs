@@ -41,13 +41,13 @@ label_value! {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Added {
+struct AddLabels {
     mode: &'static str,
     result: AddResult,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct AnswerLabels {
     route: &'static str,
     code: u16,
 }
@@ -63,7 +63,7 @@ pub struct ApiMetrics {
     /// By way and result.
     added: [Vec<Counter>; 2],
     add_duration: Histogram,
-    requests: Family<Answered, Counter>,
+    requests: Family<AnswerLabels, Counter>,
     /// The routes, and their requests with status 200.
     routes: Vec<(&'static str, Counter)>,
     rejected: Family<Rejected, Counter>,
@@ -74,15 +74,15 @@ impl ApiMetrics {
         registry: &mut Registry,
         routes: impl IntoIterator<Item = &'static str>,
     ) -> Self {
-        let added = Family::<Added, Counter>::default();
-        let requests = Family::<Answered, Counter>::default();
+        let added = Family::<AddLabels, Counter>::default();
+        let requests = Family::<AnswerLabels, Counter>::default();
         let succeeded =
-            |route| (route, requests.get_or_create_owned(&Answered { route, code: 200 }));
+            |route| (route, requests.get_or_create_owned(&AnswerLabels { route, code: 200 }));
         let routes = routes.into_iter().map(succeeded).collect();
         let metrics = Self {
             added: [Way::Push, Way::Pull].map(|way| {
                 let mode = way.as_str();
-                let counter = |&result| added.get_or_create_owned(&Added { mode, result });
+                let counter = |&result| added.get_or_create_owned(&AddLabels { mode, result });
                 AddResult::ALL.iter().map(counter).collect()
             }),
             add_duration: durations(),
@@ -136,8 +136,12 @@ impl ApiMetrics {
     /// they were registered; an unknown number counts as the last.
     pub fn answered(&self, route: usize, code: u16) {
         match self.routes.get(route).or(self.routes.last()) {
-            Some((_, succeeded)) if code == 200 => drop(succeeded.inc()),
-            Some((route, _)) => drop(self.requests.get_or_create(&Answered { route, code }).inc()),
+            Some((_, succeeded)) if code == 200 => {
+                succeeded.inc();
+            }
+            Some((route, _)) => {
+                self.requests.get_or_create(&AnswerLabels { route, code }).inc();
+            }
             None => {}
         }
     }

@@ -20,14 +20,14 @@ label_value! {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Dropped {
+struct DropLabels {
     reason: AuditDrop,
 }
 
 /// The counters of the audit log.
 #[derive(Debug)]
 pub struct AuditMetrics {
-    dropped: Family<Dropped, Counter>,
+    dropped: Family<DropLabels, Counter>,
 }
 
 impl AuditMetrics {
@@ -40,13 +40,13 @@ impl AuditMetrics {
             metrics.dropped.clone(),
         );
         for &reason in AuditDrop::ALL {
-            drop(metrics.dropped.get_or_create(&Dropped { reason }));
+            drop(metrics.dropped.get_or_create(&DropLabels { reason }));
         }
         metrics
     }
 
     /// Counts entries that are not in the store.
     pub fn dropped(&self, reason: AuditDrop, count: u64) {
-        self.dropped.get_or_create(&Dropped { reason }).inc_by(count);
+        self.dropped.get_or_create(&DropLabels { reason }).inc_by(count);
     }
 }

@@ -36,49 +36,53 @@ label_value! {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Attempt {
+struct AttemptLabels {
     service: Arc<str>,
     outcome: AttemptOutcome,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Transition {
+struct TransitionLabels {
     service: Arc<str>,
     to: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Service {
+struct ServiceLabels {
     service: Arc<str>,
 }
 
 /// The families with one member for each service.
 #[derive(Debug)]
 struct Families {
-    attempts: Family<Attempt, Counter>,
-    duration: Family<Service, Histogram, fn() -> Histogram>,
-    transitions: Family<Transition, Counter>,
-    ambiguous: Family<Service, Counter>,
+    attempts: Family<AttemptLabels, Counter>,
+    duration: Family<ServiceLabels, Histogram, fn() -> Histogram>,
+    transitions: Family<TransitionLabels, Counter>,
+    ambiguous: Family<ServiceLabels, Counter>,
     overflow: Counter,
 }
 
 impl Families {
     fn of(&self, service: &Arc<str>, overflow: Option<Counter>) -> Arc<ServiceMetrics> {
         let attempts = |&outcome: &AttemptOutcome| {
-            self.attempts.get_or_create_owned(&Attempt { service: service.clone(), outcome })
+            self.attempts.get_or_create_owned(&AttemptLabels { service: service.clone(), outcome })
         };
         let transitions = |state: BreakerState| {
             let to = state.as_str();
-            self.transitions.get_or_create_owned(&Transition { service: service.clone(), to })
+            self.transitions.get_or_create_owned(&TransitionLabels { service: service.clone(), to })
         };
         Arc::new(ServiceMetrics {
             attempts: AttemptOutcome::ALL.iter().map(attempts).collect(),
-            duration: self.duration.get_or_create_owned(&Service { service: service.clone() }),
+            duration: self
+                .duration
+                .get_or_create_owned(&ServiceLabels { service: service.clone() }),
             count: AtomicU64::new(0),
             micros: AtomicU64::new(0),
             lateness: RecentDurations::default(),
             transitions: BreakerState::ALL.map(transitions),
-            ambiguous: self.ambiguous.get_or_create_owned(&Service { service: service.clone() }),
+            ambiguous: self
+                .ambiguous
+                .get_or_create_owned(&ServiceLabels { service: service.clone() }),
             overflow,
         })
     }

@@ -15,7 +15,7 @@ use super::services::{OTHER, ServiceNames};
 
 /// The figures of one destination, or the sum of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DestinationFigures {
+pub struct DestinationGauges {
     /// The taken slots.
     pub in_flight: usize,
     /// The most slots that may be taken now.
@@ -33,18 +33,18 @@ pub struct LimitFigures {
     /// The most slots in total.
     pub limit: usize,
     /// The figures of each service with a label of its own, in the order of the request.
-    pub services: Vec<DestinationFigures>,
+    pub services: Vec<DestinationGauges>,
     /// The sums over all other destinations.
-    pub others: DestinationFigures,
+    pub others: DestinationGauges,
 }
 
 /// Returns the figures of the named services, and the sums over all others.
-type Read = Arc<dyn Fn(&[Arc<str>]) -> LimitFigures + Send + Sync>;
+type ReadFigures = Arc<dyn Fn(&[Arc<str>]) -> LimitFigures + Send + Sync>;
 
 /// The gauges of the limits of calls. Each scrape reads them from the limits.
 #[derive(Clone, Debug)]
 pub struct DestinationMetrics {
-    read: Readings<Read>,
+    read: Readings<ReadFigures>,
     names: ServiceNames,
 }
 
@@ -58,7 +58,7 @@ impl DestinationMetrics {
     /// Sets the function that reads the figures. Its argument is the names of the services with a
     /// label of their own.
     pub fn read_by(&self, read: impl Fn(&[Arc<str>]) -> LimitFigures + Send + Sync + 'static) {
-        let read: Read = Arc::new(read);
+        let read: ReadFigures = Arc::new(read);
         self.read.read_by(move || Arc::clone(&read));
     }
 }
@@ -67,7 +67,7 @@ impl Collector for DestinationMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let names = self.names.all();
         let mut figures = self.read.now().map(|read| read(&names)).unwrap_or_default();
-        figures.services.resize(names.len(), DestinationFigures::default());
+        figures.services.resize(names.len(), DestinationGauges::default());
         let mut gauge = |name, help, value: usize| {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             ConstGauge::new(value as u64).encode(metric)
@@ -76,8 +76,8 @@ impl Collector for DestinationMetrics {
         gauge("calls_limit", "The most slots for callbacks (callback.concurrency)", figures.limit)?;
         let names = names.iter().map(|name| &**name).chain([OTHER]);
         let figures = figures.services.into_iter().chain([figures.others]);
-        let services: Vec<(&str, DestinationFigures)> = names.zip(figures).collect();
-        let mut of_each = |name, help, figure: fn(&DestinationFigures) -> usize| {
+        let services: Vec<(&str, DestinationGauges)> = names.zip(figures).collect();
+        let mut of_each = |name, help, figure: fn(&DestinationGauges) -> usize| {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for (service, figures) in &services {
                 let labels = [("service", *service)];

@@ -13,10 +13,10 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::{durations, observe};
 use crate::model::culprit::Culprit;
-use crate::model::lateness::{Delays, Lateness};
+use crate::model::lateness::{Lateness, TopicsDelays};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Late {
+struct LateLabels {
     mode: &'static str,
     culprit: &'static str,
 }
@@ -45,14 +45,14 @@ pub struct LatenessMetrics {
     objective: Gauge<f64, AtomicU64>,
     target: Gauge<f64, AtomicU64>,
     /// What delays the tasks of many lanes.
-    pub delays: Delays,
+    pub delays: TopicsDelays,
 }
 
 impl LatenessMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let lateness =
-            Family::<Late, Histogram, fn() -> Histogram>::new_with_constructor(durations);
-        let seconds = Family::<Late, Seconds>::default();
+            Family::<LateLabels, Histogram, fn() -> Histogram>::new_with_constructor(durations);
+        let seconds = Family::<LateLabels, Seconds>::default();
         let judged = Family::<Judged, Counter>::default();
         registry.register_with_unit(
             "task_lateness",
@@ -90,7 +90,7 @@ impl LatenessMetrics {
         target.set(0.999);
         let handles = |way: Way| {
             Culprit::ALL.map(|culprit| {
-                let late = Late { mode: way.as_str(), culprit: culprit.as_str() };
+                let late = LateLabels { mode: way.as_str(), culprit: culprit.as_str() };
                 Handles {
                     lateness: lateness.get_or_create(&late).clone(),
                     seconds: seconds.get_or_create(&late).clone(),
@@ -105,7 +105,7 @@ impl LatenessMetrics {
             bad: counter("bad"),
             objective,
             target,
-            delays: Delays::default(),
+            delays: TopicsDelays::default(),
         }
     }
 

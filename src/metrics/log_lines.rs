@@ -67,9 +67,9 @@ pub fn log_figures() -> LogFigures {
 }
 
 /// Finds the message of an event.
-struct Message(String);
+struct MessageVisitor(String);
 
-impl Visit for Message {
+impl Visit for MessageVisitor {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
             self.0 = format!("{value:?}");
@@ -79,7 +79,7 @@ impl Visit for Message {
 }
 
 fn remember(event: &Event<'_>, is_error: bool) {
-    let mut message = Message(String::new());
+    let mut message = MessageVisitor(String::new());
     event.record(&mut message);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
     if last.len() == MOST {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
+type ReadNow<T> = Box<dyn Fn() -> T + Send + Sync>;
 
 /// Figures that each scrape reads from another part of the program. That part is built after the
 /// metrics, so it sets the function that reads its figures later.
-pub struct Readings<T>(Arc<OnceLock<Read<T>>>);
+pub struct Readings<T>(Arc<OnceLock<ReadNow<T>>>);
 
 impl<T> Readings<T> {
     /// Sets the function that reads the figures. It must not wait. Later calls have no effect.

@@ -20,7 +20,7 @@ pub(super) const STATES: [&str; 6] =
 const WITHIN: [&str; 4] = ["1m", "10m", "1h", "24h"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfState {
+struct StateLabels {
     state: &'static str,
 }
 
@@ -35,7 +35,7 @@ struct OfService {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Forecast {
+struct ForecastLabels {
     service: Arc<str>,
     within: &'static str,
 }
@@ -66,8 +66,8 @@ pub struct SampledMetrics {
     waiting: Family<OfService, Gauge>,
     held: Family<OfService, Gauge>,
     configured: Family<OfService, Gauge>,
-    forecast: Family<Forecast, Gauge>,
-    capacity: Family<Forecast, Real>,
+    forecast: Family<ForecastLabels, Gauge>,
+    capacity: Family<ForecastLabels, Real>,
     timestamp: Real,
     oldest_timestamp: Real,
     names: ServiceNames,
@@ -78,12 +78,12 @@ pub struct SampledMetrics {
 impl SampledMetrics {
     /// `names` are the labels of services; other metrics use the same.
     pub(super) fn register(registry: &mut Registry, names: ServiceNames) -> Self {
-        let tasks = Family::<OfState, Gauge>::default();
+        let tasks = Family::<StateLabels, Gauge>::default();
         let overdue = Family::<OfCulprit, Gauge>::default();
         let oldest = Family::<OfCulprit, Real>::default();
         let culprits = Culprit::OF_WAITING.map(|culprit| OfCulprit { culprit: culprit.as_str() });
         let metrics = Self {
-            tasks: STATES.map(|state| tasks.get_or_create(&OfState { state }).clone()),
+            tasks: STATES.map(|state| tasks.get_or_create(&StateLabels { state }).clone()),
             overdue: culprits.clone().map(|culprit| overdue.get_or_create(&culprit).clone()),
             oldest: culprits.map(|culprit| oldest.get_or_create(&culprit).clone()),
             late: Gauge::default(),
@@ -213,7 +213,7 @@ impl SampledMetrics {
             self.held.get_or_create(&label).set(sample.is_held.into());
             self.configured.get_or_create(&label).set(sample.is_configured.into());
             for (at, within) in WITHIN.into_iter().enumerate() {
-                let label = Forecast { service: service.clone(), within };
+                let label = ForecastLabels { service: service.clone(), within };
                 self.forecast.get_or_create(&label).set(whole(sample.forecast[at]));
                 self.capacity.get_or_create(&label).set(sample.capacity[at]);
             }
@@ -225,7 +225,7 @@ impl SampledMetrics {
                 family.remove(&label);
             }
             for within in WITHIN {
-                let label = Forecast { service: service.clone(), within };
+                let label = ForecastLabels { service: service.clone(), within };
                 self.forecast.remove(&label);
                 self.capacity.remove(&label);
             }

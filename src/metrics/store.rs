@@ -73,12 +73,12 @@ label_value! {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Called {
+struct CallLabels {
     op: Op,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Failed {
+struct FailureLabels {
     op: Op,
     kind: ErrorKind,
 }
@@ -88,7 +88,7 @@ pub type OpenBreakers = Vec<(Arc<str>, bool)>;
 
 /// The handles to the metrics of one kind of call.
 #[derive(Debug)]
-struct Calls {
+struct CallMetrics {
     duration: Histogram,
     recent: RecentDurations,
     errors: Vec<Counter>,
@@ -108,9 +108,9 @@ pub struct OpFigures {
 /// The metrics of the store. Some exist for one of the two stores only.
 #[derive(Debug)]
 pub struct StoreMetrics {
-    durations: Family<Called, Histogram, fn() -> Histogram>,
-    errors: Family<Failed, Counter>,
-    calls: Vec<Calls>,
+    durations: Family<CallLabels, Histogram, fn() -> Histogram>,
+    errors: Family<FailureLabels, Counter>,
+    calls: Vec<CallMetrics>,
     claims_denied: Counter,
     /// Ends of tasks and leases.
     pub tasks: Arc<TaskMetrics>,
@@ -125,11 +125,11 @@ pub struct StoreMetrics {
 impl StoreMetrics {
     fn new(disk: Option<DiskMetrics>, has_servers: bool) -> Arc<Self> {
         let durations = Family::new_with_constructor(durations as fn() -> Histogram);
-        let errors = Family::<Failed, Counter>::default();
+        let errors = Family::<FailureLabels, Counter>::default();
         let calls = |&op: &Op| {
-            let error = |&kind: &ErrorKind| errors.get_or_create_owned(&Failed { op, kind });
-            Calls {
-                duration: durations.get_or_create_owned(&Called { op }),
+            let error = |&kind: &ErrorKind| errors.get_or_create_owned(&FailureLabels { op, kind });
+            CallMetrics {
+                duration: durations.get_or_create_owned(&CallLabels { op }),
                 recent: RecentDurations::default(),
                 errors: ErrorKind::ALL.iter().map(error).collect(),
             }
@@ -207,7 +207,7 @@ impl StoreMetrics {
 
     /// The kinds of calls that were made in the last minute, or have ever failed.
     pub fn figures(&self) -> Vec<OpFigures> {
-        let figures = |(&op, calls): (&Op, &Calls)| {
+        let figures = |(&op, calls): (&Op, &CallMetrics)| {
             let errors = ErrorKind::ALL.iter().zip(&calls.errors);
             let errors = errors.map(|(&kind, count)| (kind, count.get()));
             OpFigures {

@@ -10,7 +10,7 @@ use super::labels::resolved;
 
 /// How a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum TaskEnd {
     /// Delivered: the receiver took the callback.
     Callback,
     /// Delivered: a consumer, or a receiver that acknowledges later, acknowledged it.
@@ -42,42 +42,43 @@ pub enum End {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct EndLabels {
     state: &'static str,
     cause: &'static str,
 }
 
-/// The labels of each [`End`], in the order of the variants.
-const ENDS: &[Ended] = &[
-    Ended { state: "delivered", cause: "callback" },
-    Ended { state: "delivered", cause: "ack" },
-    Ended { state: "delivered", cause: "pull" },
-    Ended { state: "delivered", cause: "moved" },
-    Ended { state: "dead", cause: "attempts_used_up" },
-    Ended { state: "dead", cause: "refused" },
-    Ended { state: "dead", cause: "leases_ran_out" },
-    Ended { state: "dead", cause: "misfire" },
-    Ended { state: "dead", cause: "unreadable" },
-    Ended { state: "cancelled", cause: "cancel" },
-    Ended { state: "cancelled", cause: "pending_cancel" },
-    Ended { state: "expired", cause: "expires_after" },
-    Ended { state: "expired", cause: "misfire" },
-    Ended { state: "expired", cause: "overlap" },
+/// The labels of each [`TaskEnd`], in the order of the variants.
+const ENDS: &[EndLabels] = &[
+    EndLabels { state: "delivered", cause: "callback" },
+    EndLabels { state: "delivered", cause: "ack" },
+    EndLabels { state: "delivered", cause: "pull" },
+    EndLabels { state: "delivered", cause: "moved" },
+    EndLabels { state: "dead", cause: "attempts_used_up" },
+    EndLabels { state: "dead", cause: "refused" },
+    EndLabels { state: "dead", cause: "leases_ran_out" },
+    EndLabels { state: "dead", cause: "misfire" },
+    EndLabels { state: "dead", cause: "unreadable" },
+    EndLabels { state: "cancelled", cause: "cancel" },
+    EndLabels { state: "cancelled", cause: "pending_cancel" },
+    EndLabels { state: "expired", cause: "expires_after" },
+    EndLabels { state: "expired", cause: "misfire" },
+    EndLabels { state: "expired", cause: "overlap" },
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Mode {
+struct ModeLabels {
     mode: &'static str,
 }
 
-const MODES: &[Mode] = &[Mode { mode: Way::Push.as_str() }, Mode { mode: Way::Pull.as_str() }];
+const MODES: &[ModeLabels] =
+    &[ModeLabels { mode: Way::Push.as_str() }, ModeLabels { mode: Way::Pull.as_str() }];
 
 /// The counters of tasks and leases that end.
 #[derive(Debug)]
 pub struct TaskMetrics {
-    ended: (Family<Ended, Counter>, Vec<Counter>),
-    leases_expired: (Family<Mode, Counter>, Vec<Counter>),
-    stale_settles: (Family<Mode, Counter>, Vec<Counter>),
+    ended: (Family<EndLabels, Counter>, Vec<Counter>),
+    leases_expired: (Family<ModeLabels, Counter>, Vec<Counter>),
+    stale_settles: (Family<ModeLabels, Counter>, Vec<Counter>),
 }
 
 impl Default for TaskMetrics {
@@ -115,12 +116,12 @@ impl TaskMetrics {
     }
 
     /// Counts a task that ended.
-    pub fn ended(&self, end: End) {
+    pub fn ended(&self, end: TaskEnd) {
         self.ended_many(end, 1);
     }
 
     /// Counts several tasks that ended.
-    pub fn ended_many(&self, end: End, count: u64) {
+    pub fn ended_many(&self, end: TaskEnd, count: u64) {
         self.ended.1[end as usize].inc_by(count);
     }
 

@@ -29,7 +29,7 @@ struct TokenCall {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Service {
+struct TokenLabels {
     service: Arc<str>,
 }
 
@@ -57,7 +57,7 @@ impl TokenMetrics {
 #[derive(Debug)]
 pub struct AllTokenMetrics {
     requests: Family<TokenCall, Counter>,
-    missing: Family<Service, Gauge>,
+    missing: Family<TokenLabels, Gauge>,
     names: ServiceNames,
     services: Mutex<HashMap<Arc<str>, Arc<TokenMetrics>>>,
 }
@@ -92,7 +92,7 @@ impl AllTokenMetrics {
             self.requests.get_or_create_owned(&request)
         };
         let new = || {
-            let service = Service { service: name.clone() };
+            let service = TokenLabels { service: name.clone() };
             Arc::new(TokenMetrics {
                 requests: TokenResult::ALL.iter().map(request).collect(),
                 missing: self.missing.get_or_create_owned(&service),

@@ -23,12 +23,12 @@ pub struct TopicSample {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfTopic {
+struct TopicLabels {
     topic: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfState {
+struct StateLabels {
     topic: String,
     state: &'static str,
 }
@@ -37,8 +37,8 @@ struct OfState {
 pub fn topics_text(topics: Vec<TopicSample>, left_out: usize) -> String {
     let mut all = Registry::with_prefix("delayd_store");
     let (tasks, overdue) =
-        (Family::<OfState, Gauge>::default(), Family::<OfTopic, Gauge>::default());
-    let (oldest, missing) = (Family::<OfTopic, Real>::default(), Gauge::<i64>::default());
+        (Family::<StateLabels, Gauge>::default(), Family::<TopicLabels, Gauge>::default());
+    let (oldest, missing) = (Family::<TopicLabels, Real>::default(), Gauge::<i64>::default());
     all.register("topic_tasks", "Tasks of the topic, by state", tasks.clone());
     all.register(
         "topic_overdue_tasks",
@@ -55,10 +55,10 @@ pub fn topics_text(topics: Vec<TopicSample>, left_out: usize) -> String {
     missing.set(whole(left_out as u64));
     for sample in topics {
         for (state, count) in STATES.into_iter().zip(sample.tasks) {
-            let label = OfState { topic: sample.topic.clone(), state };
+            let label = StateLabels { topic: sample.topic.clone(), state };
             tasks.get_or_create(&label).set(whole(count));
         }
-        let label = OfTopic { topic: sample.topic };
+        let label = TopicLabels { topic: sample.topic };
         overdue.get_or_create(&label).set(whole(sample.overdue));
         oldest.get_or_create(&label).set(seconds(sample.oldest_overdue_ms));
     }

@@ -18,7 +18,7 @@ label_value! {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Dropped {
+struct DropLabels {
     reason: SpanDrop,
 }
 
@@ -27,7 +27,7 @@ struct Dropped {
 pub struct TraceMetrics {
     /// Spans that the collector took.
     pub exported: Counter,
-    dropped: Family<Dropped, Counter>,
+    dropped: Family<DropLabels, Counter>,
 }
 
 impl TraceMetrics {
@@ -45,13 +45,13 @@ impl TraceMetrics {
             metrics.dropped.clone(),
         );
         for &reason in SpanDrop::ALL {
-            drop(metrics.dropped.get_or_create(&Dropped { reason }));
+            drop(metrics.dropped.get_or_create(&DropLabels { reason }));
         }
         metrics
     }
 
     /// Counts spans that were not exported.
     pub fn dropped(&self, reason: SpanDrop, count: u64) {
-        self.dropped.get_or_create(&Dropped { reason }).inc_by(count);
+        self.dropped.get_or_create(&DropLabels { reason }).inc_by(count);
     }
 }

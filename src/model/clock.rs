@@ -69,10 +69,10 @@ impl fmt::Display for UnixMillis {
 /// The wall clock, or a replacement for tests: one that is set manually, or one that follows the
 /// time of tokio. Cheap to clone; clones share the time.
 #[derive(Clone, Debug, Default)]
-pub struct Clock(Source);
+pub struct Clock(TimeSource);
 
 #[derive(Clone, Debug, Default)]
-enum Source {
+enum TimeSource {
     #[default]
     System,
     Manual(Arc<watch::Sender<UnixMillis>>),
@@ -85,31 +85,34 @@ enum Source {
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
-        Self(Source::System)
+        Self(TimeSource::System)
     }
 
     /// A clock that stays at `start` until [`Clock::set`] or [`Clock::advance`].
     pub fn manual(start: UnixMillis) -> Self {
-        Self(Source::Manual(Arc::new(watch::Sender::new(start))))
+        Self(TimeSource::Manual(Arc::new(watch::Sender::new(start))))
     }
 
     /// A clock that starts at `start` and follows the time of tokio, which a test may pause.
     /// [`Clock::set`] and [`Clock::advance`] make it jump without waking sleepers, like the
     /// machine's clock.
     pub fn running(start: UnixMillis) -> Self {
-        Self(Source::Running { since: Instant::now(), start: Arc::new(AtomicI64::new(start.0)) })
+        Self(TimeSource::Running {
+            since: Instant::now(),
+            start: Arc::new(AtomicI64::new(start.0)),
+        })
     }
 
     /// The wall-clock time.
     #[allow(clippy::disallowed_methods, reason = "the only place that reads the machine's clock")]
     pub fn now(&self) -> UnixMillis {
         match &self.0 {
-            Source::System => {
+            TimeSource::System => {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 UnixMillis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
             }
-            Source::Manual(time) => *time.borrow(),
-            Source::Running { since, start } => {
+            TimeSource::Manual(time) => *time.borrow(),
+            TimeSource::Running { since, start } => {
                 UnixMillis(start.load(Ordering::Relaxed)) + since.elapsed()
             }
         }
@@ -120,11 +123,13 @@ impl Clock {
     #[allow(clippy::disallowed_methods, reason = "the only place that reads the machine's clock")]
     pub fn now_micros(&self) -> i64 {
         match &self.0 {
-            Source::System => {
+            TimeSource::System => {
                 let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
             }
-            Source::Manual(_) | Source::Running { .. } => self.now().0.saturating_mul(1_000),
+            TimeSource::Manual(_) | TimeSource::Running { .. } => {
+                self.now().0.saturating_mul(1_000)
+            }
         }
     }
 
@@ -132,17 +137,17 @@ impl Clock {
     /// scripts.
     pub fn manual_now(&self) -> Option<UnixMillis> {
         match &self.0 {
-            Source::System => None,
-            Source::Manual(_) | Source::Running { .. } => Some(self.now()),
+            TimeSource::System => None,
+            TimeSource::Manual(_) | TimeSource::Running { .. } => Some(self.now()),
         }
     }
 
     /// Sets a clock of a test. Does nothing for the machine's clock.
     pub fn set(&self, to: UnixMillis) {
         match &self.0 {
-            Source::System => {}
-            Source::Manual(time) => drop(time.send_replace(to)),
-            Source::Running { since, start } => {
+            TimeSource::System => {}
+            TimeSource::Manual(time) => drop(time.send_replace(to)),
+            TimeSource::Running { since, start } => {
                 start.store((to - since.elapsed()).0, Ordering::Relaxed)
             }
         }
@@ -164,10 +169,10 @@ impl Clock {
     /// that check other conditions as well.
     pub async fn doze_until(&self, moment: UnixMillis) {
         match &self.0 {
-            Source::System | Source::Running { .. } => {
+            TimeSource::System | TimeSource::Running { .. } => {
                 tokio::time::sleep(moment.since(self.now()).min(RECHECK)).await;
             }
-            Source::Manual(time) => {
+            TimeSource::Manual(time) => {
                 let mut time = time.subscribe();
                 if *time.borrow_and_update() < moment {
                     // `self` owns the sender, so the wait ends only by a move.

@@ -8,7 +8,7 @@
 //!
 //! A [`LastDelay`] notes who delays tasks, and since when. When a task is handed out late, the time
 //! from the first delay to the end of the last one belongs to the culprit of the longest
-//! ([`OfTopic::charge`]). `docs/METRICS.md` defines the culprits.
+//! ([`TopicDelays::charge`]). `docs/METRICS.md` defines the culprits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -123,7 +123,7 @@ impl LastDelay {
 
 /// The delays of all lanes of a topic, as this instance has seen them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OfTopic {
+pub struct TopicDelays {
     /// When this instance first asked the store. Of what was due before, nobody knows who delayed
     /// it.
     began: UnixMillis,
@@ -135,7 +135,7 @@ pub struct OfTopic {
     store: LastDelay,
 }
 
-impl OfTopic {
+impl TopicDelays {
     /// Divides the time from `due` to `until`. Of these delays and `more`, the longest one is
     /// charged with the time from the beginning of the first to the end of the last, and
     /// `otherwise` with the rest. What was due before this instance asked the store is charged to
@@ -181,18 +181,18 @@ impl OfTopic {
 
 /// The delays of many lanes: pauses of topics, outages of the store, and jumps of its clock.
 #[derive(Debug, Default)]
-pub struct Delays(Mutex<Known>);
+pub struct TopicsDelays(Mutex<KnownDelay>);
 
 #[derive(Debug, Default)]
-struct Known {
-    /// See [`OfTopic::began`].
+struct KnownDelay {
+    /// See [`TopicDelays::began`].
     began: Option<UnixMillis>,
     jump: LastDelay,
     pauses: HashMap<Topic, LastDelay>,
     store: LastDelay,
 }
 
-impl Delays {
+impl TopicsDelays {
     /// Notes which topics are paused now, and since when. Forgets the topics that are gone.
     pub fn saw_pauses<'a>(
         &self,
@@ -243,14 +243,14 @@ impl Delays {
     }
 
     /// What delays the tasks of the topic.
-    pub fn of(&self, topic: &Topic) -> OfTopic {
+    pub fn of(&self, topic: &Topic) -> TopicDelays {
         let known = self.known();
         let pause = known.pauses.get(topic).copied().unwrap_or_default();
         let began = known.began.unwrap_or(UnixMillis(i64::MAX));
-        OfTopic { began, jump: known.jump, pause, store: known.store }
+        TopicDelays { began, jump: known.jump, pause, store: known.store }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownDelay> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -268,7 +268,7 @@ mod tests {
         delay
     }
 
-    fn parts(of: &OfTopic, due: i64, until: i64, more: &[LastDelay]) -> [u32; 7] {
+    fn parts(of: &TopicDelays, due: i64, until: i64, more: &[LastDelay]) -> [u32; 7] {
         let lateness = of.charge(UnixMillis(due), UnixMillis(until), more, Culprit::Delayd);
         assert_eq!(lateness.total(), (until - due).max(0) as u32 * MS);
         lateness.0
@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn the_longest_delay_is_charged_from_the_first_to_the_last() {
-        let of = OfTopic { pause: delay(Culprit::Operator, 100, 200), ..OfTopic::default() };
+        let of =
+            TopicDelays { pause: delay(Culprit::Operator, 100, 200), ..TopicDelays::default() };
         let check = |(due, until): (i64, i64), (from, to): (i64, i64), expected: [u32; 7]| {
             let more = [delay(Culprit::Receiver, from, to)];
             assert_eq!(parts(&of, due, until, &more), expected, "{due} to {until}, {from} to {to}");
@@ -291,7 +292,7 @@ mod tests {
         check((20, 10), (0, 600), [0; 7]);
         let mut now = LastDelay::default();
         now.set(UnixMillis(100), Some(Culprit::Store));
-        let of = OfTopic { store: now, ..OfTopic::default() };
+        let of = TopicDelays { store: now, ..TopicDelays::default() };
         assert_eq!(parts(&of, 0, 500, &[]), [100, 0, 0, 400, 0, 0, 0], "it has not ended");
     }
 
@@ -309,7 +310,7 @@ mod tests {
         set(270, Some(Culprit::Operator));
         set(300, Some(Culprit::Receiver));
         let end = set(305, None);
-        let of = OfTopic::default();
+        let of = TopicDelays::default();
         // The longest part is the operator's, although it was neither the first nor the last.
         assert_eq!(parts(&of, 0, 305, &[end]), [10, 0, 295, 0, 0, 0, 0]);
         set(556, Some(Culprit::Receiver));
@@ -330,7 +331,7 @@ mod tests {
     /// 64,114 s of a receiver's outage were charged to delayd after a restart.
     #[test]
     fn what_was_due_before_the_start_is_not_charged_to_delayd() {
-        let delays = Delays::default();
+        let delays = TopicsDelays::default();
         let parts = |due: i64| parts(&delays.of(&"t".parse().unwrap()), due, 9_000, &[]);
         assert_eq!(parts(1_000), [0, 0, 0, 0, 0, 0, 8_000], "the store was not asked yet");
         delays.begins(UnixMillis(3_000));
@@ -343,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_deleted_topic_is_forgotten() {
-        let delays = Delays::default();
+        let delays = TopicsDelays::default();
         let [a, b]: [Topic; 2] = ["a", "b"].map(|name| name.parse().unwrap());
         let paused = Some(UnixMillis(5));
         delays.saw_pauses(UnixMillis(10), [(&a, paused), (&b, paused)].into_iter());

@@ -16,7 +16,7 @@ const ROUNDS_A_FORECAST: u64 = 10;
 
 /// The last counts of all lanes. Lanes are sampled in rotation.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
+pub(super) struct AllLaneFigures {
     lanes: HashMap<Lane, LaneFigures>,
     /// The lanes of the current round, and how many of them were sampled.
     round: Vec<Lane>,
@@ -31,12 +31,12 @@ pub(super) struct LaneFigures {
     /// When the counts were read, by the store's clock.
     pub(super) read: UnixMillis,
     pub(super) counts: Counts,
-    pub(super) schedules: Vec<Schedule>,
+    pub(super) schedules: Vec<WaitingTasks>,
 }
 
 /// The tasks that wait in a lane for one destination.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(super) struct WaitingTasks {
     pub(super) destination: Destination,
     pub(super) earliest: UnixMillis,
     pub(super) waiting: u64,
@@ -50,16 +50,16 @@ pub(super) struct Schedule {
 
 /// What to ask the store for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Next {
+pub(super) struct NextSample {
     pub(super) lanes: Vec<Lane>,
     /// Whether to count the forecast.
     pub(super) with_forecast: bool,
 }
 
-impl Figures {
+impl AllLaneFigures {
     /// The next lanes of the round. After the last one, it begins a new round with `all` lanes, and
     /// forgets the figures of other lanes.
-    pub(super) fn next(&mut self, all: impl FnOnce() -> Vec<Lane>) -> Next {
+    pub(super) fn next(&mut self, all: impl FnOnce() -> Vec<Lane>) -> NextSample {
         if self.done == self.round.len() {
             self.round = all();
             self.done = 0;
@@ -69,7 +69,7 @@ impl Figures {
             }
         }
         let end = self.round.len().min(self.done + LANES_A_SAMPLE);
-        Next {
+        NextSample {
             lanes: self.round[self.done..end].to_vec(),
             with_forecast: self.rounds.is_multiple_of(ROUNDS_A_FORECAST),
         }
@@ -80,7 +80,7 @@ impl Figures {
     pub(super) fn take_in(
         &mut self,
         now: UnixMillis,
-        Next { lanes, with_forecast }: Next,
+        NextSample { lanes, with_forecast }: NextSample,
         samples: Vec<Option<LaneSample>>,
     ) {
         self.done += lanes.len();
@@ -149,14 +149,14 @@ impl LaneFigures {
                 within = known.within;
             }
             let overdue = due.first().copied().unwrap_or_default();
-            Schedule { destination, earliest, waiting, overdue, late, within, is_cut }
+            WaitingTasks { destination, earliest, waiting, overdue, late, within, is_cut }
         };
         let schedules = schedules.into_iter().map(schedule).collect();
         Self { read: now, counts, schedules }
     }
 }
 
-impl Schedule {
+impl WaitingTasks {
     /// The least number of overdue tasks while the lane's server is away: the earliest task may
     /// have fallen due since the last count.
     pub(super) fn overdue_by(&self, now: UnixMillis) -> u64 {
@@ -201,7 +201,7 @@ mod tests {
 
     /// Takes the next sample of `count` lanes. Returns how many were asked for, and whether with
     /// the forecast.
-    fn sample(figures: &mut Figures, count: usize) -> (usize, bool) {
+    fn sample(figures: &mut AllLaneFigures, count: usize) -> (usize, bool) {
         let next = figures.next(|| lanes(count));
         let asked = (next.lanes.len(), next.with_forecast);
         let answers = vec![Some(LaneSample::default()); next.lanes.len()];
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn many_lanes_are_sampled_in_rotation() {
-        let mut figures = Figures::default();
+        let mut figures = AllLaneFigures::default();
         let last = (2 * LANES_A_SAMPLE + 7, 7);
         assert_eq!(sample(&mut figures, last.0), (LANES_A_SAMPLE, true));
         assert!(!figures.is_complete());
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_forecast_is_counted_every_tenth_round() {
-        let mut figures = Figures::default();
+        let mut figures = AllLaneFigures::default();
         let with: Vec<bool> = (0..21).map(|_| sample(&mut figures, 1).1).collect();
         let expected: Vec<bool> = (0..21).map(|round| round % 10 == 0).collect();
         assert_eq!(with, expected);

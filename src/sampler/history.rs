@@ -57,7 +57,7 @@ pub struct Point {
 
 /// The rings. They grow as they are filled, to less than half a megabyte.
 #[derive(Debug)]
-pub struct History([Ring; RINGS.len()]);
+pub struct FigureHistory([Ring; RINGS.len()]);
 
 #[derive(Debug)]
 struct Ring {
@@ -68,7 +68,7 @@ struct Ring {
     before: Option<(UnixMillis, Values)>,
 }
 
-impl Default for History {
+impl Default for FigureHistory {
     fn default() -> Self {
         let ring = |(step, span): (Duration, Duration)| Ring {
             step,
@@ -80,7 +80,7 @@ impl Default for History {
     }
 }
 
-impl History {
+impl FigureHistory {
     /// Adds the figures of a moment to the rings whose step is over.
     pub(super) fn note(&mut self, now: UnixMillis, values: Values) {
         self.0.iter_mut().for_each(|ring| ring.note(now, values));
@@ -143,7 +143,7 @@ mod tests {
         values
     }
 
-    fn points(history: &History, seconds: u64) -> (u64, Vec<(i64, u64, u64)>) {
+    fn points(history: &FigureHistory, seconds: u64) -> (u64, Vec<(i64, u64, u64)>) {
         let (step, points) = history.since(Duration::from_secs(seconds));
         let read = |point: &Point| (point.at.0 / 1_000, point.values[0], point.values[COUNTERS]);
         (step.as_secs(), points.map(read).collect())
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn counters_are_those_of_the_step_and_values_those_at_its_end() {
-        let mut history = History::default();
+        let mut history = FigureHistory::default();
         for second in 0..=20 {
             history.note(UnixMillis(second * 1_000), values(second as u64 * 3, second as u64));
         }
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_rings_are_bounded_and_keep_the_last() {
-        let mut history = History::default();
+        let mut history = FigureHistory::default();
         for second in 0..200_000 {
             history.note(UnixMillis(second * 1_000), values(0, 0));
         }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_back_does_not_stop_the_history() {
-        let mut history = History::default();
+        let mut history = FigureHistory::default();
         for second in [100, 101, 50, 51] {
             history.note(UnixMillis(second * 1_000), values(0, 0));
         }

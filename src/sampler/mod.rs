@@ -37,9 +37,9 @@ mod snapshot;
 mod trends;
 
 use culprit::CulpritFinder;
-use figures::{Figures, spans};
-pub use history::{FIGURES, History, Point};
-pub use snapshot::{DestinationFigures, HORIZONS, Overdue, Snapshot};
+use figures::{AllLaneFigures, spans};
+pub use history::{FIGURES, FigureHistory, Point};
+pub use snapshot::{HORIZONS, OverdueTasks, SampledDestination, Snapshot};
 pub use trends::{STEP as TREND_STEP, Trends};
 
 /// The most topics with figures of their own.
@@ -88,9 +88,9 @@ pub struct Sampler {
 #[derive(Clone, Debug)]
 pub struct Sampled {
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    history: Arc<Mutex<History>>,
+    history: Arc<Mutex<FigureHistory>>,
     trends: Arc<Mutex<Trends>>,
-    figures: Arc<Mutex<Figures>>,
+    figures: Arc<Mutex<AllLaneFigures>>,
 }
 
 impl Default for Sampled {
@@ -131,7 +131,7 @@ impl Sampled {
     }
 
     /// The figures of the last day. The sampler waits until the guard is dropped.
-    pub fn history(&self) -> MutexGuard<'_, History> {
+    pub fn history(&self) -> MutexGuard<'_, FigureHistory> {
         lock(&self.history)
     }
 
@@ -233,7 +233,7 @@ fn late_after<S>(parts: &Parts<S>, topic: &Topic) -> Duration {
 /// What the sampler knows of the store.
 #[derive(Debug, Default)]
 struct SamplerState {
-    figures: Arc<Mutex<Figures>>,
+    figures: Arc<Mutex<AllLaneFigures>>,
     /// The store's time in the last answer, and when that came.
     read: Option<(UnixMillis, Instant)>,
     /// The store's time in the first answer.
@@ -255,7 +255,7 @@ impl SamplerState {
         let late_after = lanes.iter().map(|lane| late_after(parts, &lane.topic)).collect();
         let query = SampleQuery { lanes, late_after, within, ..SampleQuery::default() };
         let answers = match parts.store.sample(query).await {
-            Ok(store::Sampled { now, lanes }) => {
+            Ok(store::SampleAnswer { now, lanes }) => {
                 self.read = Some((now, Instant::now()));
                 self.first_read.get_or_insert(now);
                 lanes

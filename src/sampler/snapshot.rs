@@ -34,12 +34,12 @@ pub struct Snapshot {
     /// The tasks by state.
     pub tasks: Counts,
     /// The overdue tasks, by culprit in the order of [`Culprit::OF_WAITING`].
-    pub overdue: [Overdue; Culprit::OF_WAITING.len()],
+    pub overdue: [OverdueTasks; Culprit::OF_WAITING.len()],
     /// The waiting tasks that delayd or the store delays beyond the objective of their topic.
     pub late: u64,
     /// The destinations that tasks wait for, that are configured, or that are held. Without
     /// `@pull`.
-    pub destinations: BTreeMap<Destination, DestinationFigures>,
+    pub destinations: BTreeMap<Destination, SampledDestination>,
     /// How many instances with workers are alive.
     pub workers: usize,
 }
@@ -51,16 +51,16 @@ impl Snapshot {
         destination: &Destination,
         allowance: Option<Allowance>,
         limits: &DestinationLimits,
-    ) -> &mut DestinationFigures {
+    ) -> &mut SampledDestination {
         self.destinations
             .entry(destination.clone())
-            .or_insert_with(|| DestinationFigures::new(destination, allowance, limits))
+            .or_insert_with(|| SampledDestination::new(destination, allowance, limits))
     }
 }
 
 /// The overdue tasks of one culprit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overdue {
+pub struct OverdueTasks {
     /// Their number.
     pub count: u64,
     /// Whether the store stopped counting, so that there may be more.
@@ -71,7 +71,7 @@ pub struct Overdue {
     pub topic: Option<Topic>,
 }
 
-impl Overdue {
+impl OverdueTasks {
     pub(super) fn add(&mut self, count: u64, is_cut: bool, oldest: UnixMillis, topic: &Topic) {
         self.count += count;
         self.is_cut |= is_cut;
@@ -84,7 +84,7 @@ impl Overdue {
 
 /// The figures of one destination over all lanes.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct DestinationFigures {
+pub struct SampledDestination {
     /// The tasks that wait, due or not.
     pub waiting: u64,
     /// Those that are overdue.
@@ -105,7 +105,7 @@ pub struct DestinationFigures {
     pub is_blocked: bool,
 }
 
-impl DestinationFigures {
+impl SampledDestination {
     /// Figures without tasks, with the limits of a destination; `None` if it is not configured.
     pub fn new(
         destination: &Destination,

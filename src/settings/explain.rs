@@ -24,12 +24,12 @@ const SECRET: [&str; 10] = [
 const NO_SECRET: [&str; 5] = ["anonymous", "name", "scopes", "topics", "rate"];
 
 /// Layers and what they give together, to describe what is wrong with it.
-pub(super) struct Read<'a> {
+pub(super) struct ReadLayers<'a> {
     pub(super) layers: &'a [Layer],
     pub(super) table: &'a Table,
 }
 
-impl Read<'_> {
+impl ReadLayers<'_> {
     /// The error for a value that serde cannot read. The messages of serde may repeat the value
     /// before the word "expected"; those of this project begin with a verb.
     pub(super) fn unreadable(&self, mut path: Vec<String>, message: &str) -> Error {

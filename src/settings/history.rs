@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::check::{Wrong, within, within_spans};
-use crate::worker::Noted;
+use crate::worker::NotedAttempts;
 use delayd_wire::Span;
 
 /// The section `[history]`.
@@ -15,7 +15,7 @@ pub struct History {
     /// Whether ended tasks keep their contents.
     pub contents: bool,
     /// Which attempts are recorded.
-    pub attempts: Noted,
+    pub attempts: NotedAttempts,
     /// The maximum number of ended tasks per topic, 1 to 1,000,000,000.
     pub max_per_topic: u64,
     /// The maximum number of ended tasks of all topics, 1 to 1,000,000,000.

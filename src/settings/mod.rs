@@ -61,7 +61,7 @@ pub use log::{Log, LogFormat};
 pub use named_files::NamedFiles;
 pub use objective::Objective;
 pub use service_headers::ServiceHeaders;
-pub use services::{Endpoint, Service, ServicesFallback};
+pub use services::{BaseUrl, Service, ServicesFallback};
 pub use shutdown::Shutdown;
 pub use store::{Embedded, Redis, RedisUrl, Store, StoreKind, Topology};
 pub use tls::{CertificateName, ClientTls, ServerTls};
@@ -192,7 +192,7 @@ impl Settings {
 
     fn read(mut layers: Vec<Layer>) -> Result<Self, Error> {
         let table = layers::merge(&mut layers);
-        let read = explain::Read { layers: &layers, table: &table };
+        let read = explain::ReadLayers { layers: &layers, table: &table };
         let settings: Self = serde_path_to_error::deserialize(table.clone()).map_err(|e| {
             let path = e.path().iter().filter_map(segment).collect();
             read.unreadable(path, e.inner().message())

@@ -25,7 +25,7 @@ const MOST_SECRETS: usize = 8;
 #[serde(deny_unknown_fields)]
 pub struct Service {
     /// Base addresses, used in turn; one or more.
-    pub endpoints: Vec<Endpoint>,
+    pub endpoints: Vec<BaseUrl>,
     /// The maximum number of concurrent calls; 0 means `callback.concurrency_per_service`.
     #[serde(default)]
     pub concurrency: usize,
@@ -61,22 +61,22 @@ pub struct ServicesFallback {
 /// A base address: absolute http or https, optionally with a path; without query, fragment, user or
 /// trailing slash.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint(String);
+pub struct BaseUrl(String);
 
-impl Endpoint {
+impl BaseUrl {
     /// The address. A path that begins with `/` can be appended.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for BaseUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl FromStr for Endpoint {
+impl FromStr for BaseUrl {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
@@ -96,7 +96,7 @@ impl FromStr for Endpoint {
     }
 }
 
-impl<'de> Deserialize<'de> for Endpoint {
+impl<'de> Deserialize<'de> for BaseUrl {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
@@ -150,7 +150,7 @@ impl Service {
         let secrets = self.secrets.len() <= MOST_SECRETS;
         ensure(&["secrets"], secrets, &format!("must hold at most {MOST_SECRETS}"))?;
         self.tls.check(&["services", name, "tls"])?;
-        let is_tls = |endpoint: &Endpoint| endpoint.as_str().starts_with("https://");
+        let is_tls = |endpoint: &BaseUrl| endpoint.as_str().starts_with("https://");
         let reason = format!("must begin with https://, because services.{name:?}.tls is set");
         let is_plain = self.tls.some_key().is_none();
         ensure(&["endpoints"], is_plain || self.endpoints.iter().all(is_tls), &reason)

@@ -51,13 +51,13 @@ struct RuleTable {
     pointer: Option<Parsed<Pointer>>,
     equals: Option<Vec<Expected>>,
     statuses: Option<Vec<u16>>,
-    missing: Option<Missing>,
+    missing: Option<IfMissing>,
 }
 
 /// What an answer without the value is.
 #[derive(PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Missing {
+enum IfMissing {
     Failure,
     Success,
 }
@@ -83,7 +83,7 @@ impl RuleTable {
                 if equals.iter().any(is_long) {
                     return Err("must have texts of at most 128 bytes in equals");
                 }
-                let missing_is_success = missing == Some(Missing::Success);
+                let missing_is_success = missing == Some(IfMissing::Success);
                 Some(ValueRule { pointer, equals, missing_is_success })
             }
             (None, None) if missing.is_some() => {

@@ -148,7 +148,7 @@ fn a_set_takes_toml_and_bare_words() {
     assert_eq!(settings.http.bind.port(), 80);
     let service = &settings.services["Message.Call"];
     assert_eq!(
-        service.endpoints.iter().map(Endpoint::as_str).collect::<Vec<_>>(),
+        service.endpoints.iter().map(BaseUrl::as_str).collect::<Vec<_>>(),
         ["http://a:1/x", "https://b"]
     );
     assert_eq!((service.concurrency, service.success.to_string()), (0, "status".into()));

@@ -11,7 +11,7 @@ use super::check::Wrong;
 use super::error::dotted;
 use super::value::unless_empty;
 use super::{Settings, StoreKind};
-use crate::tls::{ClientFiles, Identity};
+use crate::tls::{ClientFiles, ClientIdentity};
 
 /// What a client trusts, and how it identifies itself. Empty texts mean that a value is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -45,9 +45,9 @@ pub struct ServerTls {
 
 impl ServerTls {
     /// The files to read; `None` without TLS.
-    pub fn files(&self) -> Option<Identity> {
+    pub fn files(&self) -> Option<ClientIdentity> {
         let (certificate, key) = self.cert.clone().zip(self.key.clone())?;
-        Some(Identity { certificate, key })
+        Some(ClientIdentity { certificate, key })
     }
 
     pub(super) fn check(&self) -> Result<(), Wrong> {
@@ -138,7 +138,7 @@ impl ClientTls {
         let pair = self.client_cert.clone().zip(self.client_key.clone());
         ClientFiles {
             ca: self.ca.clone(),
-            identity: pair.map(|(certificate, key)| Identity { certificate, key }),
+            identity: pair.map(|(certificate, key)| ClientIdentity { certificate, key }),
             server_name: self.server_name.clone().map(|name| name.0),
         }
     }

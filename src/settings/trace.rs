@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use super::check::{Wrong, ensure, within, within_spans};
-use super::services::Endpoint;
+use super::services::BaseUrl;
 use super::value::{Parsed, unless_empty};
 use crate::trace;
 
@@ -21,7 +21,7 @@ const MOST_HEADERS: usize = 16;
 pub struct Trace {
     /// The base address of the collector; an empty text means none.
     #[serde(deserialize_with = "unless_empty")]
-    pub endpoint: Option<Endpoint>,
+    pub endpoint: Option<BaseUrl>,
     /// Further headers of each export.
     pub headers: Vec<Parsed<TraceHeader>>,
     /// The timeout of an export, 100 ms to 60 s.
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_program_without_the_feature_refuses_an_endpoint() {
         let with = read("endpoint = 'http://127.0.0.1:4318/'").unwrap().trace;
-        assert_eq!(with.endpoint.as_ref().map(Endpoint::as_str), Some("http://127.0.0.1:4318"));
+        assert_eq!(with.endpoint.as_ref().map(BaseUrl::as_str), Some("http://127.0.0.1:4318"));
         assert!(with.check_for(true).is_ok());
         let wrong = with.check_for(false).unwrap_err();
         assert_eq!(wrong.path, ["trace", "endpoint"]);

@@ -17,12 +17,12 @@ use std::any::Any;
 use super::{Error, Result};
 use crate::model::task::Lane;
 
-/// Where a check continues. [`Cursor::start`] makes the first one, and each [`Checked`] brings the
-/// next.
+/// Where a check continues. [`CheckCursor::start`] makes the first one, and each [`CheckStep`]
+/// brings the next.
 #[derive(Debug)]
-pub struct Cursor(Option<Box<dyn Any + Send + Sync>>);
+pub struct CheckCursor(Option<Box<dyn Any + Send + Sync>>);
 
-impl Cursor {
+impl CheckCursor {
     /// The beginning of a check.
     pub fn start() -> Self {
         Self(None)
@@ -45,7 +45,7 @@ impl Cursor {
 
 /// One step of a check.
 #[derive(Debug, Default)]
-pub struct Checked {
+pub struct CheckStep {
     /// The flaws found in this step.
     pub findings: Vec<Finding>,
     /// How many tasks this step checked.
@@ -53,7 +53,7 @@ pub struct Checked {
     /// How many lanes this step finished.
     pub lanes: u64,
     /// Where to continue. `None` if the check is complete.
-    pub next: Option<Cursor>,
+    pub next: Option<CheckCursor>,
 }
 
 /// One flaw that a check found.

@@ -4,26 +4,26 @@ use delayd_wire::Way;
 use tokio::time::Instant;
 
 use super::{Claimed, Error, Looked, Result, Swept};
-use crate::metrics::{End, ErrorKind, Op, StoreMetrics};
+use crate::metrics::{ErrorKind, Op, StoreMetrics, TaskEnd};
 
 /// An answer of a store, which may hold several errors.
-pub(super) trait Answer {
+pub(super) trait CountedAnswer {
     fn each_error(&self, count: impl FnMut(&Error));
 }
 
-impl<T> Answer for Result<T> {
+impl<T> CountedAnswer for Result<T> {
     fn each_error(&self, count: impl FnMut(&Error)) {
         self.as_ref().err().into_iter().for_each(count);
     }
 }
 
-impl<T> Answer for Vec<Result<T>> {
+impl<T> CountedAnswer for Vec<Result<T>> {
     fn each_error(&self, mut count: impl FnMut(&Error)) {
         self.iter().for_each(|part| part.each_error(&mut count));
     }
 }
 
-impl Answer for Looked {
+impl CountedAnswer for Looked {
     fn each_error(&self, mut count: impl FnMut(&Error)) {
         self.registry.each_error(&mut count);
         self.holds.each_error(&mut count);
@@ -48,7 +48,7 @@ fn kind_of(error: &Error) -> ErrorKind {
 }
 
 /// Counts a call: its duration since `began`, and the errors of its answer.
-pub(super) fn count(metrics: &StoreMetrics, op: Op, began: Instant, answer: &impl Answer) {
+pub(super) fn count(metrics: &StoreMetrics, op: Op, began: Instant, answer: &impl CountedAnswer) {
     metrics.took(op, began.elapsed());
     answer.each_error(|error| metrics.failed(op, kind_of(error)));
 }
@@ -64,13 +64,13 @@ pub(super) fn count_claim(metrics: &StoreMetrics, claimed: &Claimed) {
     tasks.leases_expired(Way::Push, swept.push_leases.into());
     tasks.leases_expired(Way::Pull, swept.pull_leases.into());
     for (end, count) in [
-        (End::PendingCancel, swept.cancelled),
-        (End::LeasesRanOut, swept.leases_ran_out),
-        (End::Unreadable, swept.unreadable),
-        (End::ExpiresAfter, swept.expired),
-        (End::MisfiredExpired, swept.misfired_expired),
-        (End::MisfiredDead, swept.misfired_dead),
-        (End::Skipped, swept.skipped),
+        (TaskEnd::PendingCancel, swept.cancelled),
+        (TaskEnd::LeasesRanOut, swept.leases_ran_out),
+        (TaskEnd::Unreadable, swept.unreadable),
+        (TaskEnd::ExpiresAfter, swept.expired),
+        (TaskEnd::MisfiredExpired, swept.misfired_expired),
+        (TaskEnd::MisfiredDead, swept.misfired_dead),
+        (TaskEnd::Skipped, swept.skipped),
     ] {
         tasks.ended_many(end, count.into());
     }

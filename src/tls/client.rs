@@ -12,14 +12,14 @@ use super::pem::{InvalidFile, Pem};
 
 /// A certificate and its private key, in PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct ClientIdentity {
     /// The certificate, and those between it and an authority.
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
 }
 
-impl Identity {
+impl ClientIdentity {
     /// An error that names the files.
     pub(super) fn invalid(&self, error: &rustls::Error) -> InvalidFile {
         let certificate = self.certificate.display();
@@ -39,26 +39,26 @@ pub struct ClientFiles {
     /// The certificates of the authorities; `None` means those of the system.
     pub ca: Option<PathBuf>,
     /// The client certificate.
-    pub identity: Option<Identity>,
+    pub identity: Option<ClientIdentity>,
     /// The name that the server's certificate must have, instead of the host of the address.
     pub server_name: Option<ServerName<'static>>,
 }
 
 /// What the files held.
 #[derive(Debug, PartialEq, Eq)]
-struct Contents {
+struct ClientFileContents {
     ca: Option<Pem>,
     identity: Option<(Pem, Pem)>,
 }
 
 /// A client's side of TLS. Reads its files again on request.
 #[derive(Debug)]
-pub struct Client {
+pub struct TlsClient {
     files: ClientFiles,
-    current: Current<Contents, ClientConfig>,
+    current: Current<ClientFileContents, ClientConfig>,
 }
 
-impl Client {
+impl TlsClient {
     /// Reads the files.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Client {
     /// # Errors
     /// Names the file that cannot be used; the old configuration stays.
     pub fn read_again(&self) -> Result<bool, InvalidFile> {
-        let configure = |contents: &Contents| configure(&self.files, contents);
+        let configure = |contents: &ClientFileContents| configure(&self.files, contents);
         self.current.replace(read(&self.files)?, configure)
     }
 
@@ -94,14 +94,18 @@ impl Client {
     }
 }
 
-fn read(files: &ClientFiles) -> Result<Contents, InvalidFile> {
+fn read(files: &ClientFiles) -> Result<ClientFileContents, InvalidFile> {
     let ca = files.ca.as_deref().map(Pem::read).transpose()?;
-    let pair =
-        |identity: &Identity| Ok((Pem::read(&identity.certificate)?, Pem::read(&identity.key)?));
-    Ok(Contents { ca, identity: files.identity.as_ref().map(pair).transpose()? })
+    let pair = |identity: &ClientIdentity| {
+        Ok((Pem::read(&identity.certificate)?, Pem::read(&identity.key)?))
+    };
+    Ok(ClientFileContents { ca, identity: files.identity.as_ref().map(pair).transpose()? })
 }
 
-fn configure(files: &ClientFiles, contents: &Contents) -> Result<ClientConfig, InvalidFile> {
+fn configure(
+    files: &ClientFiles,
+    contents: &ClientFileContents,
+) -> Result<ClientConfig, InvalidFile> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -1,9 +1,9 @@
 //! TLS: certificates and keys in PEM files, the configurations of rustls that are made of them, and
 //! the words for what fails.
 //!
-//! - [`Client`] connects to servers: Redis, and receivers with an own authority or a client
+//! - [`TlsClient`] connects to servers: Redis, and receivers with an own authority or a client
 //!   certificate.
-//! - [`Server`] is the port of the service.
+//! - [`TlsServer`] is the port of the service.
 //! - [`not_valid`] says whether the certificates of a file have expired.
 //! - [`reason()`] names the cause of a rustls error in a few words.
 //!
@@ -19,8 +19,8 @@ mod reason;
 mod server;
 mod validity;
 
-pub use client::{Client, ClientFiles, Identity};
+pub use client::{ClientFiles, ClientIdentity, TlsClient};
 pub use pem::InvalidFile;
 pub use reason::reason;
-pub use server::Server;
+pub use server::TlsServer;
 pub use validity::not_valid;

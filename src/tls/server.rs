@@ -4,32 +4,32 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 
-use super::client::Identity;
+use super::client::ClientIdentity;
 use super::current::Current;
 use super::pem::{InvalidFile, Pem};
 
 /// The server's side of TLS. Reads its files again on request.
 #[derive(Debug)]
-pub struct Server {
-    files: Identity,
-    current: Current<Contents, ServerConfig>,
+pub struct TlsServer {
+    files: ClientIdentity,
+    current: Current<ServerFiles, ServerConfig>,
 }
 
 /// The certificate and the key.
-type Contents = (Pem, Pem);
+type ServerFiles = (Pem, Pem);
 
-impl Server {
+impl TlsServer {
     /// Reads the files.
     ///
     /// # Errors
     /// Names the file that cannot be used, for example a key of another certificate.
-    pub fn new(files: Identity) -> Result<Self, InvalidFile> {
+    pub fn new(files: ClientIdentity) -> Result<Self, InvalidFile> {
         let current = Current::new(read(&files)?, |contents| configure(&files, contents))?;
         Ok(Self { files, current })
     }
 
     /// The files.
-    pub fn files(&self) -> &Identity {
+    pub fn files(&self) -> &ClientIdentity {
         &self.files
     }
 
@@ -38,7 +38,7 @@ impl Server {
     /// # Errors
     /// Names the file that cannot be used; the old pair stays.
     pub fn read_again(&self) -> Result<bool, InvalidFile> {
-        let configure = |contents: &Contents| configure(&self.files, contents);
+        let configure = |contents: &ServerFiles| configure(&self.files, contents);
         self.current.replace(read(&self.files)?, configure)
     }
 
@@ -48,11 +48,14 @@ impl Server {
     }
 }
 
-fn read(files: &Identity) -> Result<Contents, InvalidFile> {
+fn read(files: &ClientIdentity) -> Result<ServerFiles, InvalidFile> {
     Ok((Pem::read(&files.certificate)?, Pem::read(&files.key)?))
 }
 
-fn configure(files: &Identity, (certificate, key): &Contents) -> Result<ServerConfig, InvalidFile> {
+fn configure(
+    files: &ClientIdentity,
+    (certificate, key): &ServerFiles,
+) -> Result<ServerConfig, InvalidFile> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

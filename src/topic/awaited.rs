@@ -11,7 +11,7 @@ use crate::store::{Error, NextDue, Registered, Result};
 
 /// What a poll showed of a topic.
 #[derive(Clone, Debug)]
-pub struct Outlook {
+pub struct TopicOutlook {
     /// When the poll began.
     pub at: Instant,
     /// The next moment at which there is something to pull, by shard; or why it is not known.
@@ -20,11 +20,11 @@ pub struct Outlook {
 
 /// The topics that consumers wait for. The next poll leaves out topics without a receiver.
 #[derive(Debug, Default)]
-pub struct Awaited(Mutex<HashMap<Topic, watch::Sender<Option<Outlook>>>>);
+pub struct Awaited(Mutex<HashMap<Topic, watch::Sender<Option<TopicOutlook>>>>);
 
 impl Awaited {
     /// Receives what later polls show of a topic, as long as the receiver lives.
-    pub fn follow(&self, topic: &Topic) -> watch::Receiver<Option<Outlook>> {
+    pub fn follow(&self, topic: &Topic) -> watch::Receiver<Option<TopicOutlook>> {
         let mut topics = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let outlook = topics.entry(topic.clone()).or_insert_with(|| watch::Sender::new(None));
         let mut following = outlook.subscribe();
@@ -61,7 +61,7 @@ impl Awaited {
                 Err(error) => Err(error.clone()),
             };
             if let Some(outlook) = topics.get(&lanes[0].topic) {
-                outlook.send_replace(Some(Outlook { at, next }));
+                outlook.send_replace(Some(TopicOutlook { at, next }));
             }
         }
     }
@@ -93,7 +93,7 @@ mod tests {
         let moments = lanes.iter().map(|lane| (!is_away(&lane)).then_some(UnixMillis(7))).collect();
         let next = NextDue { now: UnixMillis(5), lanes: moments };
         awaited.tell(Instant::now(), &lanes, Ok(next), &gone);
-        let told = |of: &mut watch::Receiver<Option<Outlook>>| {
+        let told = |of: &mut watch::Receiver<Option<TopicOutlook>>| {
             of.borrow_and_update().clone().unwrap().next
         };
         assert!(matches!(told(&mut of_away), Err(Error::Unavailable(_))));

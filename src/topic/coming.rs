@@ -16,16 +16,16 @@ use crate::store::Registered;
 pub(super) type Outcome = Pin<Box<dyn Future<Output = Result<Registered, Error>> + Send>>;
 
 /// A topic, and the token that creates it: a refusal for one token is none for another.
-pub(super) type Key = (Topic, Option<Arc<str>>);
+pub(super) type CreationKey = (Topic, Option<Arc<str>>);
 
 /// The topics that are being registered, each with the outcome that its callers wait for.
 #[derive(Default)]
-pub(super) struct Coming(Mutex<HashMap<Key, Shared<Outcome>>>);
+pub(super) struct Coming(Mutex<HashMap<CreationKey, Shared<Outcome>>>);
 
 /// A caller that waits for an outcome. The last one to leave removes the topic.
-struct Caller<'a> {
+struct WaitingCaller<'a> {
     coming: &'a Coming,
-    key: &'a Key,
+    key: &'a CreationKey,
     outcome: Shared<Outcome>,
 }
 
@@ -34,7 +34,7 @@ impl Coming {
     /// `begin`, which gets the other topics that are being registered.
     pub(super) async fn share(
         &self,
-        key: &Key,
+        key: &CreationKey,
         begin: impl FnOnce(&mut dyn Iterator<Item = &Topic>) -> Outcome,
     ) -> Result<Registered, Error> {
         let outcome = {
@@ -47,11 +47,11 @@ impl Coming {
                 outcome
             }
         };
-        let caller = Caller { coming: self, key, outcome };
+        let caller = WaitingCaller { coming: self, key, outcome };
         caller.outcome.clone().await
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Shared<Outcome>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<CreationKey, Shared<Outcome>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -61,7 +61,7 @@ impl Coming {
     }
 }
 
-impl Drop for Caller<'_> {
+impl Drop for WaitingCaller<'_> {
     fn drop(&mut self) {
         let mut all = self.coming.lock();
         if !all.get(self.key).is_some_and(|outcome| outcome.ptr_eq(&self.outcome)) {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::store::TopicEntry;
 
-    fn topic() -> Key {
+    fn topic() -> CreationKey {
         ("t".parse().unwrap(), None)
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use self::awaited::{Awaited, Outlook};
+pub use self::awaited::{Awaited, TopicOutlook};
 use self::coming::{Coming, Outcome};
 pub use self::due_lanes::DueLanes;
 pub use self::error::Error;
@@ -61,7 +61,7 @@ pub struct Params {
 pub struct Registry<S = AnyStore> {
     store: Arc<S>,
     max_topics: AtomicUsize,
-    known: RwLock<BTreeMap<Topic, Known>>,
+    known: RwLock<BTreeMap<Topic, KnownTopic>>,
     /// Numbers the reads of the store's registry, in the order in which they begin.
     reads: AtomicU64,
     coming: Coming,
@@ -84,7 +84,7 @@ pub struct Registry<S = AnyStore> {
 
 /// A known entry, and the read that brought it.
 #[derive(Debug)]
-struct Known {
+struct KnownTopic {
     registered: Registered,
     read: AtomicU64,
     /// The number of the last read that had begun when it became known.
@@ -94,7 +94,7 @@ struct Known {
 /// A read of the store's registry. What an earlier read brings does not replace what a later one
 /// has brought: otherwise a poll that began before a pause would undo it for a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Read(u64);
+pub struct RegistryRead(u64);
 
 /// What is known at the beginning of a poll.
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ pub struct Seen {
     /// If the registry still has this revision, it need not be read again.
     pub revision: Option<Revision>,
     changes: u64,
-    read: Read,
+    read: RegistryRead,
 }
 
 impl<S> Registry<S> {
@@ -165,7 +165,7 @@ impl<S: Topics> Registry<S> {
             .share(&key, |others| self.found_or_registered(entry, creator, others))
             .await?;
         // Another caller may have begun to read it long ago.
-        self.learn(Read(0), std::slice::from_ref(&entry));
+        self.learn(RegistryRead(0), std::slice::from_ref(&entry));
         Ok(entry)
     }
 
@@ -290,8 +290,8 @@ impl<S> Registry<S> {
 
     /// Call this before a read of the store's registry, and pass the result to
     /// [`Registry::learn`].
-    pub fn begin_read(&self) -> Read {
-        Read(self.reads.fetch_add(1, Ordering::SeqCst) + 1)
+    pub fn begin_read(&self) -> RegistryRead {
+        RegistryRead(self.reads.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
     /// Stores all entries of a revision. [`Registry::missing`] then returns the known topics that
@@ -309,7 +309,7 @@ impl<S> Registry<S> {
 
     /// The topics that were known when this read of the whole registry began, and are not among
     /// what it found.
-    pub fn not_among(&self, read: Read, entries: &[Registered]) -> Vec<Registered> {
+    pub fn not_among(&self, read: RegistryRead, entries: &[Registered]) -> Vec<Registered> {
         let registered: HashSet<&Topic> = entries.iter().map(|known| &known.entry.topic).collect();
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let earlier = known.values().filter(|known| known.since < read.0);
@@ -359,7 +359,7 @@ impl<S> Registry<S> {
 
     /// Adds entries to the cache. If they are new, the next poll reads the registry again, because
     /// they may be older than what was known.
-    pub fn learn(&self, read: Read, entries: &[Registered]) {
+    pub fn learn(&self, read: RegistryRead, entries: &[Registered]) {
         if self.write(read, entries) {
             self.changes.fetch_add(1, Ordering::SeqCst);
         }
@@ -367,7 +367,7 @@ impl<S> Registry<S> {
 
     /// Returns whether there was anything new. Most entries are not, and readers need not wait
     /// while they are compared.
-    fn write(&self, read: Read, entries: &[Registered]) -> bool {
+    fn write(&self, read: RegistryRead, entries: &[Registered]) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let news: Vec<_> = entries
             .iter()
@@ -390,7 +390,8 @@ impl<S> Registry<S> {
                 self.recounted.store(true, Ordering::Relaxed);
             }
             let since = self.reads.load(Ordering::SeqCst);
-            let news = Known { registered: entry.clone(), read: AtomicU64::new(read.0), since };
+            let news =
+                KnownTopic { registered: entry.clone(), read: AtomicU64::new(read.0), since };
             known.insert(entry.entry.topic.clone(), news);
             is_new = true;
         }

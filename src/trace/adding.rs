@@ -3,7 +3,7 @@
 use http::HeaderMap;
 
 use super::span::Begin;
-use super::{Exporting, Span, SpanKind, Tracer};
+use super::{EndedSpan, Exporting, SpanKind, Tracer};
 use crate::metrics::AddResult;
 use crate::model::task::{Options, TaskId, Topic};
 use crate::model::trace::TraceContext;
@@ -71,7 +71,7 @@ impl Adding<'_> {
         };
         let AddSpan { topic, known } = span;
         let own = known.map_or_else(|| exporting.root(), |(_, span)| span);
-        let span = Span {
+        let span = EndedSpan {
             context: own,
             parent: known.map(|(caller, _)| caller.span),
             has_remote_parent: known.is_some(),

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::span::Begin;
-use super::{Called, Ended, Exporting, Span, SpanKind, Tracer};
+use super::{AttemptEnd, Called, EndedSpan, Exporting, SpanKind, Tracer};
 use crate::model::task::{Destination, Options, StoreId, TaskId, Topic};
 use crate::model::trace::{TraceContext, TraceId};
 
 /// The trace of one attempt.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct TracedAttempt {
     /// The context for the callback, unless the task's own headers have one.
     pub sent: TraceContext,
     /// The trace that the receiver sees, or that of the exported span.
@@ -46,7 +46,7 @@ pub struct Traced<'a> {
 
 impl Tracer {
     /// Begins an attempt.
-    pub fn attempt(&self, task: Traced<'_>) -> Attempt {
+    pub fn attempt(&self, task: Traced<'_>) -> TracedAttempt {
         let Traced { store, id, options, delay } = task;
         let own = options.headers.trace();
         let stored = options.traceparent.or(own);
@@ -65,7 +65,7 @@ impl Tracer {
             Some(_) => sent,
             None => own.unwrap_or(sent),
         };
-        Attempt { sent, trace_id: logged.trace_id(), span }
+        TracedAttempt { sent, trace_id: logged.trace_id(), span }
     }
 
     /// Ends an attempt.
@@ -74,11 +74,11 @@ impl Tracer {
         span: AttemptSpan,
         (topic, id): (&Topic, TaskId),
         (destination, number): (&Destination, u32),
-        ended: Ended,
+        ended: AttemptEnd,
     ) {
         let Some(exporting) = &self.0.exporting else { return };
         let AttemptSpan { context, parent, link, began, called } = span;
-        exporting.export(Span {
+        exporting.export(EndedSpan {
             context,
             parent,
             // The add may have been on another instance.

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::Span;
+use super::EndedSpan;
 use crate::metrics::{Metrics, SpanDrop};
 
 /// The most spans of one export.
@@ -20,12 +20,12 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 /// Takes spans.
 pub(super) trait Collector: Send + Sync + 'static {
     /// Sends spans. The error is a short text, without values of headers.
-    fn send(&self, spans: Vec<Span>) -> impl Future<Output = Result<(), String>> + Send;
+    fn send(&self, spans: Vec<EndedSpan>) -> impl Future<Output = Result<(), String>> + Send;
 }
 
 pub(super) struct Exporter<C> {
     pub(super) collector: C,
-    pub(super) spans: mpsc::Receiver<Span>,
+    pub(super) spans: mpsc::Receiver<EndedSpan>,
     /// How long one export may take, with its repeats.
     pub(super) timeout: Duration,
     pub(super) stopping: CancellationToken,
@@ -62,7 +62,7 @@ impl<C: Collector> Exporter<C> {
     }
 
     /// Waits for spans, and gathers more for a while. None: the queue is closed and empty.
-    async fn gather(&mut self) -> Option<Vec<Span>> {
+    async fn gather(&mut self) -> Option<Vec<EndedSpan>> {
         let mut batch = Vec::new();
         let mut until = None;
         while batch.len() < BATCH {

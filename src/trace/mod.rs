@@ -6,9 +6,9 @@
 //! attempt ─▶ Attempt ┘
 //! ```
 //!
-//! - [`Adding`] is the trace of a request that adds tasks, and [`Attempt`] that of an attempt. Both
-//!   work without an exporter, too: they decide which context a task stores, and which one a
-//!   callback gets.
+//! - [`Adding`] is the trace of a request that adds tasks, and [`TracedAttempt`] that of an
+//!   attempt. Both work without an exporter, too: they decide which context a task stores, and
+//!   which one a callback gets.
 //! - `export` takes spans from the queue, and sends them in batches. `otlp` writes them as OTLP. It
 //!   exists only with the feature `otlp`.
 //!
@@ -46,13 +46,13 @@ mod sampler;
 mod span;
 
 pub use adding::{AddSpan, Adding};
-pub use attempt::{Attempt, AttemptSpan, Traced};
-pub use params::{BuildError, Params};
-pub use span::{Called, Ended, Span, SpanKind};
+pub use attempt::{AttemptSpan, Traced, TracedAttempt};
+pub use params::{ExporterError, Params};
+pub use span::{AttemptEnd, Called, EndedSpan, SpanKind};
 
 use export::Exporter;
 use otlp::Otlp;
-use sampler::Sampler;
+use sampler::TraceSampler;
 use span::Begin;
 
 /// The most spans that wait for the collector.
@@ -76,27 +76,27 @@ struct Inner {
 /// The near end of the exporter.
 #[derive(Debug)]
 struct Exporting {
-    queue: mpsc::Sender<Span>,
-    sampler: Sampler,
+    queue: mpsc::Sender<EndedSpan>,
+    sampler: TraceSampler,
     metrics: Arc<Metrics>,
     clock: Clock,
-    store: Mutex<Store>,
+    store: Mutex<TracedStore>,
     stopping: CancellationToken,
     exporter: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The store of this deployment.
 #[derive(Debug, Default)]
-struct Store {
+struct TracedStore {
     /// Its id, once it is known.
     id: Option<StoreId>,
     /// The spans of adds whose contexts are derived from it, until it is known.
-    waiting: Vec<(Span, TaskId)>,
+    waiting: Vec<(EndedSpan, TaskId)>,
 }
 
 impl Exporting {
     /// Exports a span if its trace is sampled.
-    fn export(&self, span: Span) {
+    fn export(&self, span: EndedSpan) {
         if span.context.is_sampled && self.queue.try_send(span).is_err() {
             self.metrics.trace.dropped(SpanDrop::Queue, 1);
         }
@@ -104,13 +104,13 @@ impl Exporting {
 
     /// Exports the span of an add, with the context that attempts derive from the ids of store and
     /// task.
-    fn export_derived(&self, span: Span, task: TaskId) {
+    fn export_derived(&self, span: EndedSpan, task: TaskId) {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         match store.id {
             Some(id) => {
                 drop(store);
                 let context = TraceContext::of_add(id, task, |trace| self.sampler.samples(trace));
-                self.export(Span { context, ..span });
+                self.export(EndedSpan { context, ..span });
             }
             None if store.waiting.len() < QUEUE => store.waiting.push((span, task)),
             None => self.metrics.trace.dropped(SpanDrop::Queue, 1),
@@ -153,7 +153,7 @@ impl Tracer {
         params: &Params,
         metrics: &Arc<Metrics>,
         clock: &Clock,
-    ) -> Result<Self, BuildError> {
+    ) -> Result<Self, ExporterError> {
         let exporting = match &params.endpoint {
             None => None,
             Some(endpoint) => Some(exporting(params, endpoint, metrics, clock)?),
@@ -190,7 +190,7 @@ fn exporting(
     endpoint: &str,
     metrics: &Arc<Metrics>,
     clock: &Clock,
-) -> Result<Exporting, BuildError> {
+) -> Result<Exporting, ExporterError> {
     let (queue, spans) = mpsc::channel(QUEUE);
     let stopping = CancellationToken::new();
     let exporter = Exporter {
@@ -202,7 +202,7 @@ fn exporting(
     };
     Ok(Exporting {
         queue,
-        sampler: Sampler::new(params.sample_ratio),
+        sampler: TraceSampler::new(params.sample_ratio),
         metrics: metrics.clone(),
         clock: clock.clone(),
         store: Mutex::default(),

@@ -17,7 +17,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLink
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::export::Collector;
-use super::{BuildError, Called, Ended, Params, Span, SpanKind};
+use super::{AttemptEnd, Called, EndedSpan, ExporterError, Params, SpanKind};
 use crate::dns::Dns;
 use crate::metrics::AddResult;
 use crate::model::trace::TraceContext;
@@ -35,15 +35,15 @@ pub(super) struct Otlp {
 }
 
 impl Otlp {
-    pub(super) fn new(params: &Params, endpoint: &str) -> Result<Self, BuildError> {
+    pub(super) fn new(params: &Params, endpoint: &str) -> Result<Self, ExporterError> {
         let client = reqwest::Client::builder()
             .no_proxy()
-            .dns_resolver(Arc::new(Names(Dns::new(1))))
+            .dns_resolver(Arc::new(CollectorNames(Dns::new(1))))
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(params.timeout)
             .build()
-            .map_err(|error| BuildError(error.to_string()))?;
+            .map_err(|error| ExporterError(error.to_string()))?;
         let headers: HashMap<String, String> = params.headers.iter().cloned().collect();
         let mut exporter = SpanExporter::builder()
             .with_http()
@@ -53,7 +53,7 @@ impl Otlp {
             .with_timeout(params.timeout)
             .with_headers(headers)
             .build()
-            .map_err(|error| BuildError(error.to_string()))?;
+            .map_err(|error| ExporterError(error.to_string()))?;
         let version = env!("CARGO_PKG_VERSION");
         let resource = Resource::builder_empty()
             .with_attributes([
@@ -69,8 +69,8 @@ impl Otlp {
         Ok(Self { exporter, scope })
     }
 
-    fn data(&self, span: Span) -> SpanData {
-        let Span { context, parent, has_remote_parent, link, began, took, topic, task, kind } =
+    fn data(&self, span: EndedSpan) -> SpanData {
+        let EndedSpan { context, parent, has_remote_parent, link, began, took, topic, task, kind } =
             span;
         let operation = match &kind {
             SpanKind::Add(_) => "add",
@@ -112,9 +112,9 @@ impl Otlp {
 }
 
 /// Looks up the collector's name.
-struct Names(Dns);
+struct CollectorNames(Dns);
 
-impl Resolve for Names {
+impl Resolve for CollectorNames {
     fn resolve(&self, name: Name) -> Resolving {
         let dns = self.0.clone();
         Box::pin(async move {
@@ -126,7 +126,7 @@ impl Resolve for Names {
 }
 
 impl Collector for Otlp {
-    async fn send(&self, spans: Vec<Span>) -> Result<(), String> {
+    async fn send(&self, spans: Vec<EndedSpan>) -> Result<(), String> {
         let spans = spans.into_iter().map(|span| self.data(span)).collect();
         self.exporter.export(spans).await.map_err(|error| error.to_string())
     }
@@ -164,7 +164,12 @@ fn add(added: Result<AddResult, u16>, attributes: &mut Vec<KeyValue>) -> Status 
 }
 
 /// Adds what is known of an attempt, and returns its status.
-fn attempt(number: u32, called: &Called, ended: Ended, attributes: &mut Vec<KeyValue>) -> Status {
+fn attempt(
+    number: u32,
+    called: &Called,
+    ended: AttemptEnd,
+    attributes: &mut Vec<KeyValue>,
+) -> Status {
     let mut has = |name: &'static str, value: Value| attributes.push(KeyValue::new(name, value));
     has("messaging.operation.type", "send".into());
     has("http.request.method", "POST".into());
@@ -179,8 +184,8 @@ fn attempt(number: u32, called: &Called, ended: Ended, attributes: &mut Vec<KeyV
         has("http.response.status_code", i64::from(status).into());
     }
     match ended {
-        Ended::Succeeded => Status::Unset,
-        Ended::Failed(outcome) => {
+        AttemptEnd::Succeeded => Status::Unset,
+        AttemptEnd::Failed(outcome) => {
             let status = || called.status().map(|status| Cow::Owned(status.to_string()));
             let error = called.trouble().map(Cow::Borrowed).or_else(status);
             has("error.type", error.unwrap_or(Cow::Borrowed("_OTHER")).into_owned().into());

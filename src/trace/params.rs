@@ -30,4 +30,4 @@ impl fmt::Debug for Params {
 /// The exporter could not be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the exporter cannot be built: {0}")]
-pub struct BuildError(pub(super) String);
+pub struct ExporterError(pub(super) String);

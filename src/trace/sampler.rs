@@ -3,12 +3,12 @@
 /// Exports a share of the traces. The id of a trace decides, so every instance with the same ratio
 /// decides in the same way, at the add and at each attempt.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sampler {
+pub(super) struct TraceSampler {
     /// Traces whose id, in its last 63 bits, is below this are exported.
     bound: u64,
 }
 
-impl Sampler {
+impl TraceSampler {
     /// `ratio` is from 0 to 1.
     #[allow(
         clippy::cast_possible_truncation,
@@ -33,7 +33,7 @@ mod tests {
     #[test]
     fn a_share_of_the_traces_is_sampled() {
         let check = |ratio: f64, trace: u128, sampled: bool| {
-            assert_eq!(Sampler::new(ratio).samples(trace), sampled, "{ratio} {trace:x}");
+            assert_eq!(TraceSampler::new(ratio).samples(trace), sampled, "{ratio} {trace:x}");
         };
         check(1.0, u128::MAX, true);
         check(1.0, 1, true);

@@ -12,7 +12,7 @@ use crate::model::trace::TraceContext;
 
 /// A span that has ended.
 #[derive(Debug)]
-pub struct Span {
+pub struct EndedSpan {
     /// The span itself.
     pub context: TraceContext,
     /// Its parent in the same trace; none: it is the root.
@@ -47,13 +47,13 @@ pub enum SpanKind {
         /// What was called, and what it answered.
         called: Called,
         /// The result.
-        ended: Ended,
+        ended: AttemptEnd,
     },
 }
 
 /// How an attempt ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum AttemptEnd {
     /// The receiver took the task.
     Succeeded,
     /// It did not: the outcome, without content or URL.

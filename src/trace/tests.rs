@@ -16,14 +16,14 @@ fn far() -> Instant {
 
 /// A collector that hands each batch to the test, and answers as the test says.
 struct ByHand {
-    batches: mpsc::UnboundedSender<Vec<Span>>,
+    batches: mpsc::UnboundedSender<Vec<EndedSpan>>,
     answer: fn() -> Result<(), String>,
     /// Whether it never answers.
     hangs: bool,
 }
 
 impl Collector for ByHand {
-    async fn send(&self, spans: Vec<Span>) -> Result<(), String> {
+    async fn send(&self, spans: Vec<EndedSpan>) -> Result<(), String> {
         let _ = self.batches.send(spans);
         if self.hangs {
             std::future::pending::<()>().await;
@@ -34,7 +34,7 @@ impl Collector for ByHand {
 
 struct Bench {
     tracer: Tracer,
-    batches: mpsc::UnboundedReceiver<Vec<Span>>,
+    batches: mpsc::UnboundedReceiver<Vec<EndedSpan>>,
     metrics: Arc<Metrics>,
 }
 
@@ -53,7 +53,7 @@ impl Bench {
         };
         let exporting = Exporting {
             queue,
-            sampler: Sampler::new(ratio),
+            sampler: TraceSampler::new(ratio),
             metrics: metrics.clone(),
             clock: Clock::manual(UnixMillis(1_795_236_367_000)),
             store: Mutex::default(),
@@ -65,7 +65,7 @@ impl Bench {
     }
 
     /// The spans of the next batch.
-    async fn batch(&mut self) -> Vec<Span> {
+    async fn batch(&mut self) -> Vec<EndedSpan> {
         self.batches.recv().await.expect("the exporter runs")
     }
 
@@ -109,15 +109,15 @@ fn add(tracer: &Tracer, request: &http::HeaderMap, options: Options, result: Add
     options
 }
 
-fn attempt(tracer: &Tracer, options: &Options, delay: u64) -> Attempt {
+fn attempt(tracer: &Tracer, options: &Options, delay: u64) -> TracedAttempt {
     let delay = Duration::from_secs(delay);
     tracer.attempt(Traced { store: StoreId(7), id: TaskId(42), options, delay })
 }
 
-fn end(tracer: &Tracer, attempt: Attempt) {
+fn end(tracer: &Tracer, attempt: TracedAttempt) {
     if let Some(span) = attempt.span {
         let destination = "message.call".parse().unwrap();
-        tracer.ended(*span, (&topic(), TaskId(42)), (&destination, 1), Ended::Succeeded);
+        tracer.ended(*span, (&topic(), TaskId(42)), (&destination, 1), AttemptEnd::Succeeded);
     }
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use delayd_wire::Way;
 use tokio::time::Instant;
 
-use super::in_flight::{HeldTask, Lease, MARGIN};
-use super::params::Noted;
+use super::in_flight::{HeldLease, HeldTask, MARGIN};
+use super::params::NotedAttempts;
 use super::permits::{CallPermits, Reserved};
-use super::settler::Ending;
+use super::settler::LeaseEnding;
 use super::shared::Shared;
-use crate::callback::{Answer, Call, Caller, Excerpt, Fault, Service, target};
+use crate::callback::{Answer, Call, CallClient, Excerpt, Fault, Service, target};
 use crate::metrics::{AttemptOutcome, ServiceMetrics};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
@@ -21,7 +21,7 @@ use crate::model::task::{Lane, Receipt, TopicPolicy};
 use crate::model::trace::TraceId;
 use crate::outcome;
 use crate::store::{Asker, AttemptNote, Delivery, LeasedTask, Moment, Settled, Transition};
-use crate::trace::{Attempt, Ended, Traced};
+use crate::trace::{AttemptEnd, Traced, TracedAttempt};
 
 /// The breaker counts a call as failed when it runs for longer than its timeout plus this. Usually
 /// the timeout ends the call first.
@@ -29,7 +29,7 @@ const OVERDUE: Duration = Duration::from_secs(1);
 
 /// Starts the call of a claimed task, unless this instance is calling it already.
 pub(super) fn start(
-    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    shared: &Arc<Shared<impl Delivery, impl CallClient>>,
     lane: &Lane,
     task: LeasedTask,
     lateness: Lateness,
@@ -37,7 +37,7 @@ pub(super) fn start(
     since: Instant,
     permits: &mut Reserved,
 ) {
-    let lease = Lease {
+    let lease = HeldLease {
         receipt: receipt.clone(),
         until: since + shared.params.lease,
         attempt: task.attempt,
@@ -51,7 +51,7 @@ pub(super) fn start(
     };
     let Some(permits) = permits.split_one(&task.destination) else {
         // The task was rescheduled to another destination, for which no permit is left.
-        return shared.settler.send(Ending::of(lane.clone(), held, Transition::Release));
+        return shared.settler.send(LeaseEnding::of(lane.clone(), held, Transition::Release));
     };
     let (shared, lane) = (shared.clone(), lane.clone());
     let calls = shared.calls.clone();
@@ -77,7 +77,7 @@ struct Flight<S, C> {
     is_refused: bool,
 }
 
-impl<S: Delivery, C: Caller> Flight<S, C> {
+impl<S: Delivery, C: CallClient> Flight<S, C> {
     /// Makes the call and returns how the lease ends. `None`: the end of the grace period cut the
     /// call off, and the lease and the attempt stay as they are.
     async fn run(&mut self) -> Option<Transition> {
@@ -191,7 +191,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         webhook_id: &str,
         policy: &TopicPolicy,
         timeout: Duration,
-        trace: &Attempt,
+        trace: &TracedAttempt,
         excerpt: &Excerpt,
     ) -> Answer {
         let Some(target) = target(&self.task.content).ok().flatten() else {
@@ -260,9 +260,9 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         excerpt: Excerpt,
     ) {
         let is_noted = match self.shared.params.noted {
-            Noted::All => true,
-            Noted::Failures => answer.is_failure(),
-            Noted::Nothing => false,
+            NotedAttempts::All => true,
+            NotedAttempts::Failures => answer.is_failure(),
+            NotedAttempts::Nothing => false,
         };
         if is_noted {
             self.shared.notes.take(AttemptNote {
@@ -279,11 +279,11 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
     }
 
     /// Exports the span of the attempt, if it has one.
-    fn end_span(&self, trace: Attempt, answer: &Answer) {
+    fn end_span(&self, trace: TracedAttempt, answer: &Answer) {
         let Some(span) = trace.span else { return };
         let ended = match answer.is_failure() {
-            true => Ended::Failed(answer.outcome().to_owned()),
-            false => Ended::Succeeded,
+            true => AttemptEnd::Failed(answer.outcome().to_owned()),
+            false => AttemptEnd::Succeeded,
         };
         let number = self.held.lease().attempt;
         self.shared.parts.tracer.ended(
@@ -338,7 +338,7 @@ impl<S: Delivery, C: Caller> Flight<S, C> {
         let Self { shared, lane, held, permits, is_refused, .. } = self;
         // The permits are free before the settle is sent.
         drop(permits);
-        let ending = Ending::of(lane, held, transition);
+        let ending = LeaseEnding::of(lane, held, transition);
         shared.settler.send(if is_refused { ending.refused() } else { ending });
     }
 }

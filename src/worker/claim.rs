@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::delays::{Answered, Delays};
+use super::delays::{ClaimTimes, Delays};
 use super::due::DueDestinations;
 use super::pages::{DuePage, News, Pages};
 use super::permits::Reserved;
 use super::shared::Shared;
-use crate::callback::Caller;
+use crate::callback::CallClient;
 use crate::limits::Availability;
 use crate::model::clock::UnixMillis;
 use crate::model::lateness::Lateness;
@@ -63,7 +63,7 @@ pub(super) enum Ask {
 #[derive(Debug)]
 pub(super) enum ClaimResult {
     /// The store has answered, perhaps with no tasks.
-    Granted(Batch),
+    Granted(ClaimedBatch),
     /// Another instance has the lane's lock.
     Refused {
         /// The rest of its lock.
@@ -78,7 +78,7 @@ pub(super) enum ClaimResult {
 
 /// The tasks of one claim.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct ClaimedBatch {
     pub(super) tasks: Vec<LeasedTask>,
     /// The receipt of all their leases.
     pub(super) receipt: Receipt,
@@ -86,7 +86,7 @@ pub(super) struct Batch {
     pub(super) since: Instant,
     pub(super) permits: Reserved,
     /// When the claim was sent and answered.
-    pub(super) claim: Answered,
+    pub(super) claim: ClaimTimes,
 }
 
 impl Claimer {
@@ -115,7 +115,7 @@ impl Claimer {
     /// that wait for a store in trouble would be missing to healthy lanes.
     pub(super) async fn claim(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         ask: Ask,
     ) -> Result<ClaimResult> {
         let server = shared.parts.store.server_of(&self.lane);
@@ -136,7 +136,7 @@ impl Claimer {
 
     async fn send(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         ask: Ask,
     ) -> Result<ClaimResult> {
         let (permits, more) = if ask == Ask::Nothing || self.has_failed {
@@ -190,13 +190,13 @@ impl Claimer {
         }
         self.was_sweep_cut = swept.push_leases as usize >= MAX_SWEEP;
         // The answer may have been on its way for a while, so `now` is too early.
-        let claim = Answered { asked: asked_store, answered: shared.time.store_now().max(now) };
-        Ok(ClaimResult::Granted(Batch { tasks, receipt, since, permits, claim }))
+        let claim = ClaimTimes { asked: asked_store, answered: shared.time.store_now().max(now) };
+        Ok(ClaimResult::Granted(ClaimedBatch { tasks, receipt, since, permits, claim }))
     }
 
     fn learn(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         tasks: &[LeasedTask],
         outlook: Outlook,
         mut wanted: Vec<Destination>,
@@ -240,7 +240,7 @@ impl Claimer {
     /// be one, in its turn.
     pub(super) fn check_permits(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
     ) -> Availability {
         self.due.check(shared, &mut self.delays)
     }
@@ -249,7 +249,7 @@ impl Claimer {
     pub(super) fn lateness<'a, S, C>(
         &'a self,
         shared: &'a Shared<S, C>,
-        claim: Answered,
+        claim: ClaimTimes,
     ) -> impl Fn(&LeasedTask) -> Lateness + use<'a, S, C> {
         self.delays.of_claim(shared, &self.lane.topic, claim)
     }
@@ -267,7 +267,7 @@ impl Claimer {
     }
 
     /// Gives the lane's lock back, if the store may keep it for this instance.
-    pub(super) async fn release_lock(&mut self, shared: &Shared<impl Delivery, impl Caller>) {
+    pub(super) async fn release_lock(&mut self, shared: &Shared<impl Delivery, impl CallClient>) {
         if self.keeps_lock {
             // On an error it ends by itself after two seconds.
             let _ = self.send(shared, Ask::Nothing).await;
@@ -298,7 +298,7 @@ impl Claimer {
 /// The most tasks of one claim: `worker.claim_batch` for each whole millisecond of the round trip.
 /// A lane claims once in a round trip, so the size limits the rate of the lane. To a near server,
 /// small claims are better (`docs/adr/0013-claims-of-64.md`).
-fn claim_batch(shared: &Shared<impl Delivery, impl Caller>, lane: &Lane) -> usize {
+fn claim_batch(shared: &Shared<impl Delivery, impl CallClient>, lane: &Lane) -> usize {
     batch_at(shared.params.claim_batch, shared.parts.store.round_trip(lane))
 }
 

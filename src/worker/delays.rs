@@ -28,7 +28,7 @@ pub(super) const SLOW: Duration = Duration::from_millis(50);
 
 /// When a claim was sent and answered, by the store's clock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answered {
+pub(super) struct ClaimTimes {
     pub(super) asked: UnixMillis,
     pub(super) answered: UnixMillis,
 }
@@ -86,7 +86,7 @@ impl Delays {
         &'a self,
         shared: &'a Shared<S, C>,
         topic: &'a Topic,
-        claim: Answered,
+        claim: ClaimTimes,
     ) -> impl Fn(&LeasedTask) -> Lateness + use<'a, S, C> {
         let of_topic = OnceCell::new();
         move |task| {
@@ -120,13 +120,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::lateness::OfTopic;
+    use crate::model::lateness::TopicDelays;
 
     #[test]
     fn a_task_that_a_slow_disk_held_back_is_late_by_the_store() {
         let check = |until: Option<i64>, by_store: u64| {
             let held = held(UnixMillis(100), until.map(UnixMillis));
-            let of_topic = OfTopic::default();
+            let of_topic = TopicDelays::default();
             let late = of_topic.charge(UnixMillis(100), UnixMillis(400), &[held], Culprit::Delayd);
             assert_eq!(late.part(Culprit::Store), Duration::from_millis(by_store));
             assert_eq!(late.part(Culprit::Delayd), Duration::from_millis(300 - by_store));

@@ -6,8 +6,8 @@ use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 
 use super::settler::LAST_FLUSH;
-use super::{Noted, Params, Parts, Worker};
-use crate::callback::{Answer, Call, Caller, LONGEST_RETRY_AFTER, Services};
+use super::{NotedAttempts, Params, Parts, Worker};
+use crate::callback::{Answer, Call, CallClient, LONGEST_RETRY_AFTER, Services};
 use crate::limits::{DestinationLimits, LimitParams};
 use crate::model::clock::Clock;
 use crate::model::task::{Lane, Receipt, StoreId, TaskId};
@@ -77,7 +77,7 @@ impl Delivery for Silent {
 
 struct NoCalls;
 
-impl Caller for NoCalls {
+impl CallClient for NoCalls {
     async fn call(&self, _: &Call<'_>) -> Answer {
         never().await
     }
@@ -109,7 +109,7 @@ fn worker_before(store: Arc<Silent>) -> Worker<Silent, NoCalls> {
         claim_batch: 10,
         policy: Policy { max_attempts: 3, backoff: Default::default() },
         timeout: 5 * second,
-        noted: Noted::Failures,
+        noted: NotedAttempts::Failures,
         poll_every: second,
     };
     Worker::start(parts, params)

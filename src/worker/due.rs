@@ -23,7 +23,7 @@ use super::delays::Delays;
 use super::permits::Reserved;
 use super::shared::Shared;
 use super::wake_ups::WakeUps;
-use crate::callback::Caller;
+use crate::callback::CallClient;
 use crate::limits::{Allowance, Availability, Permits, Waiter};
 use crate::model::culprit::Culprit;
 use crate::model::task::{Destination, Topic};
@@ -33,7 +33,7 @@ use crate::store::Delivery;
 #[derive(Debug)]
 pub(super) struct DueDestinations {
     topic: Topic,
-    known: BTreeMap<Destination, Known>,
+    known: BTreeMap<Destination, KnownDestination>,
     /// Those that may have permits. All others wait.
     ready: BTreeSet<Destination>,
     /// When time may have freed a permit. A destination may have several, or wait no more.
@@ -54,7 +54,7 @@ pub(super) struct DueDestinations {
 
 /// A due destination.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownDestination {
     /// The lane's position in its wait queue. `None` if the lane has not waited for it since it
     /// last got permits.
     waiter: Option<Waiter<Destination>>,
@@ -102,7 +102,7 @@ impl DueDestinations {
     /// A claim has named the destination as due.
     pub(super) fn named(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         destination: Destination,
         delays: &mut Delays,
     ) {
@@ -122,7 +122,10 @@ impl DueDestinations {
                 self.ready.insert(destination);
             }
         } else {
-            self.known.insert(destination.clone(), Known { scan, ..Known::default() });
+            self.known.insert(
+                destination.clone(),
+                KnownDestination { scan, ..KnownDestination::default() },
+            );
             self.ready.insert(destination);
         }
     }
@@ -159,7 +162,7 @@ impl DueDestinations {
     /// [`Self::check`].
     pub(super) fn reserve(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         last: Option<&Destination>,
         recent: &[Destination],
         batch: usize,
@@ -173,7 +176,7 @@ impl DueDestinations {
 
     fn take(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         last: Option<&Destination>,
         recent: &[Destination],
         batch: usize,
@@ -253,7 +256,7 @@ impl DueDestinations {
     /// Permits of the topic, at most a batch; `None` if the topic has no limits.
     fn take_of_topic(
         &self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         batch: usize,
     ) -> Option<Permits<Topic>> {
         let allowance = Allowance::of_topic(&shared.policy_of(&self.topic))?;
@@ -267,7 +270,7 @@ impl DueDestinations {
     /// queues of all of them, and of no others; it is notified in its turn.
     pub(super) fn check(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         delays: &mut Delays,
     ) -> Availability {
         if let Availability::Later(wait) = self.check_topic(shared) {
@@ -299,7 +302,7 @@ impl DueDestinations {
     /// more.
     fn check_one(
         &mut self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         destination: &Destination,
         delays: &mut Delays,
     ) -> bool {
@@ -355,14 +358,14 @@ impl DueDestinations {
     /// are promised to others that have waited longer.
     fn topic_blocked_by(
         &self,
-        shared: &Shared<impl Delivery, impl Caller>,
+        shared: &Shared<impl Delivery, impl CallClient>,
         full: bool,
     ) -> Option<Culprit> {
         let allowance = Allowance::of_topic(&shared.policy_of(&self.topic))?;
         shared.parts.topic_limits.blocked_by(&self.topic, allowance).or(promised(full))
     }
 
-    fn check_topic(&mut self, shared: &Shared<impl Delivery, impl Caller>) -> Availability {
+    fn check_topic(&mut self, shared: &Shared<impl Delivery, impl CallClient>) -> Availability {
         let Some(allowance) = Allowance::of_topic(&shared.policy_of(&self.topic)) else {
             self.of_topic = None;
             return Availability::Now;
@@ -396,7 +399,7 @@ fn promised(got_too_few: bool) -> Option<Culprit> {
 
 /// Who keeps calls to the destination from beginning now; `None` if one may begin.
 fn blocked_by(
-    shared: &Shared<impl Delivery, impl Caller>,
+    shared: &Shared<impl Delivery, impl CallClient>,
     destination: &Destination,
 ) -> Option<Culprit> {
     match shared.parts.services.allowance_of(destination) {

@@ -24,7 +24,7 @@ pub(super) const MARGIN: Duration = Duration::from_secs(1);
 
 /// A lease of this instance.
 #[derive(Clone, Debug)]
-pub(super) struct Lease {
+pub(super) struct HeldLease {
     pub(super) receipt: Receipt,
     /// The lease lasts at least until then: it is counted from before the claim was sent.
     pub(super) until: Instant,
@@ -35,14 +35,14 @@ pub(super) struct Lease {
 /// The lease of a task in flight, and the newest of those that claims returned meanwhile.
 #[derive(Debug)]
 struct Leases {
-    own: Lease,
-    newer: Option<Lease>,
+    own: HeldLease,
+    newer: Option<HeldLease>,
 }
 
 /// A task's lane and id. The id alone is not unique: a task that was moved here from another store
 /// may have the id of a task of another topic.
-type Key = (Lane, TaskId);
-type ByTask = HashMap<Key, Leases>;
+type TaskKey = (Lane, TaskId);
+type ByTask = HashMap<TaskKey, Leases>;
 
 fn lock(leases: &Mutex<ByTask>) -> MutexGuard<'_, ByTask> {
     leases.lock().unwrap_or_else(PoisonError::into_inner)
@@ -54,7 +54,7 @@ pub(super) struct InFlight(Arc<Mutex<ByTask>>);
 
 impl InFlight {
     /// Adds a task. `None` if it is in flight already; then the lease is kept as its newer one.
-    pub(super) fn take(&self, lane: &Lane, id: TaskId, lease: Lease) -> Option<HeldTask> {
+    pub(super) fn take(&self, lane: &Lane, id: TaskId, lease: HeldLease) -> Option<HeldTask> {
         let key = (lane.clone(), id);
         let mut leases = lock(&self.0);
         if let Some(held) = leases.get_mut(&key) {
@@ -69,7 +69,7 @@ impl InFlight {
 /// A task in flight. Dropping it removes the task.
 #[derive(Debug)]
 pub(super) struct HeldTask {
-    key: Key,
+    key: TaskKey,
     leases: Arc<Mutex<ByTask>>,
     is_held: bool,
 }
@@ -80,7 +80,7 @@ impl HeldTask {
     }
 
     /// The lease of the running call.
-    pub(super) fn lease(&self) -> Lease {
+    pub(super) fn lease(&self) -> HeldLease {
         let leases = lock(&self.leases);
         leases
             .get(&self.key)
@@ -125,8 +125,8 @@ impl Drop for HeldTask {
 mod tests {
     use super::*;
 
-    fn lease(receipt: &str, attempt: u32) -> Lease {
-        Lease { receipt: receipt.parse().unwrap(), until: Instant::now(), attempt }
+    fn lease(receipt: &str, attempt: u32) -> HeldLease {
+        HeldLease { receipt: receipt.parse().unwrap(), until: Instant::now(), attempt }
     }
 
     #[tokio::test]

@@ -36,9 +36,9 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::callback::{Caller, Client};
+use crate::callback::{CallClient, Client};
 use crate::model::task::Receipt;
-use crate::store::{AnyStore, Delivery, Holder};
+use crate::store::{AnyStore, Delivery, LockToken};
 
 mod ambiguity;
 mod call;
@@ -61,7 +61,7 @@ mod time;
 mod wake_ups;
 
 use notes::Notes;
-pub use params::{Noted, Params, Parts};
+pub use params::{NotedAttempts, Params, Parts};
 use settler::{Settler, Settling};
 use shared::Shared;
 
@@ -73,14 +73,14 @@ pub struct Worker<S = AnyStore, C = Client> {
     settling: JoinHandle<()>,
 }
 
-impl<S: Delivery, C: Caller> Worker<S, C> {
+impl<S: Delivery, C: CallClient> Worker<S, C> {
     /// Starts all roles.
     pub fn start(parts: Parts<S, C>, params: Params) -> Self {
         let metrics = parts.metrics.clone();
         let dropped = metrics.worker.notes_dropped.clone();
         let (settler, endings) = Settler::new(metrics.worker.settles_pending.clone());
         let (notes, taken) = Notes::new(dropped.clone());
-        let holder = Holder(Receipt::random().as_str().into());
+        let holder = LockToken(Receipt::random().as_str().into());
         let shared = Arc::new(Shared::new(parts, params, holder, Arc::new(settler), notes));
         let (store, stopping) = (&shared.parts.store, &shared.stopping);
         let settling = Settling {

@@ -31,7 +31,7 @@ pub struct Params {
     /// How long one call may take, unless the task or its topic says otherwise.
     pub timeout: Duration,
     /// Which attempts are noted (`history.attempts`).
-    pub noted: Noted,
+    pub noted: NotedAttempts,
     /// The time between two safety polls. It is 1 s; only tests change it.
     pub poll_every: Duration,
 }
@@ -39,7 +39,7 @@ pub struct Params {
 /// Which attempts are noted (`history.attempts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Noted {
+pub enum NotedAttempts {
     /// All of them.
     All,
     /// The failed ones.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::delays::SLOW;
 use super::shared::Shared;
-use crate::callback::Caller;
+use crate::callback::CallClient;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Delivery, Look, Looked, NextDue, Result};
@@ -59,7 +59,7 @@ impl Polled {
 ///
 /// An instance without workers reads no lanes. It needs the rest, because callers add tasks through
 /// it and consumers pull from it.
-pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled {
+pub(super) async fn poll(shared: &Shared<impl Delivery, impl CallClient>) -> Polled {
     let Shared { parts, .. } = shared;
     let mut polled = Polled::default();
     let lanes = lanes_of_workers(shared);
@@ -154,7 +154,7 @@ pub(super) async fn poll(shared: &Shared<impl Delivery, impl Caller>) -> Polled 
 
 /// Notes the pauses of topics, and whether the store answered all that the poll asked.
 fn note_delays(
-    shared: &Shared<impl Delivery, impl Caller>,
+    shared: &Shared<impl Delivery, impl CallClient>,
     asked: UnixMillis,
     began: Instant,
     answers: bool,
@@ -173,7 +173,7 @@ fn note_delays(
 }
 
 /// The lanes of topics that are not paused. None on an instance without workers.
-fn lanes_of_workers(shared: &Shared<impl Delivery, impl Caller>) -> Vec<Lane> {
+fn lanes_of_workers(shared: &Shared<impl Delivery, impl CallClient>) -> Vec<Lane> {
     if !shared.params.enabled {
         return Vec::new();
     }

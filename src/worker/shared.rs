@@ -14,7 +14,7 @@ use super::params::{Params, Parts};
 use super::settler::Settler;
 use super::time::StoreTime;
 use crate::model::task::{StoreId, Topic, TopicPolicy};
-use crate::store::Holder;
+use crate::store::LockToken;
 
 /// The shared state of one instance's workers.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Shared<S, C> {
     pub(super) parts: Parts<S, C>,
     pub(super) params: Params,
     /// This instance's name in the locks of lanes.
-    pub(super) holder: Holder,
+    pub(super) holder: LockToken,
     pub(super) time: StoreTime,
     /// Which lanes this instance looks at.
     pub(super) ownership: Ownership,
@@ -42,7 +42,7 @@ impl<S, C> Shared<S, C> {
     pub(super) fn new(
         parts: Parts<S, C>,
         params: Params,
-        holder: Holder,
+        holder: LockToken,
         settler: Arc<Settler>,
         notes: Notes,
     ) -> Self {

@@ -16,7 +16,7 @@ use super::lane::{self, COMING, Nudge};
 use super::poll::{self, DueLane, Polled};
 use super::shared::Shared;
 use super::time::JumpWatch;
-use crate::callback::Caller;
+use crate::callback::CallClient;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{Delivery, Hint, Instance, Look, Message};
@@ -42,7 +42,7 @@ struct Lanes {
 }
 
 /// Runs until the instance stops and all lanes' tasks have ended.
-pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl Caller>>) {
+pub(super) async fn run(shared: Arc<Shared<impl Delivery, impl CallClient>>) {
     let mut hints = shared.parts.store.hints();
     let mut messages = shared.parts.store.messages();
     let mut polls = Polls::new(shared.params.poll_every);
@@ -126,7 +126,7 @@ async fn next(messages: &mut Option<broadcast::Receiver<Message>>) -> Result<Mes
 
 /// Tells the other instances that this one stops working, so that its lanes have new owners at
 /// once. If the store does not answer, they find it silent within two seconds.
-async fn leave(shared: &Shared<impl Delivery, impl Caller>) {
+async fn leave(shared: &Shared<impl Delivery, impl CallClient>) {
     let parts = &shared.parts;
     if shared.params.enabled && shared.ownership.is_shared() {
         let own = parts.instances.heartbeat(&parts.limits, parts.clock.now());
@@ -141,7 +141,7 @@ async fn leave(shared: &Shared<impl Delivery, impl Caller>) {
 
 /// Returns whether other instances divide the lanes than before.
 fn take_in(
-    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    shared: &Arc<Shared<impl Delivery, impl CallClient>>,
     lanes: &mut Lanes,
     polled: Polled,
 ) -> bool {
@@ -163,7 +163,7 @@ fn take_in(
 }
 
 /// New work through this instance. Its owner hears of it, if that is another instance.
-fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, hint: Hint) {
+fn take_hint(shared: &Arc<Shared<impl Delivery, impl CallClient>>, lanes: &mut Lanes, hint: Hint) {
     let Hint { lane, due, is_pull } = hint;
     if is_pull {
         return;
@@ -176,7 +176,7 @@ fn take_hint(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes
 }
 
 fn take_message(
-    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    shared: &Arc<Shared<impl Delivery, impl CallClient>>,
     lanes: &mut Lanes,
     polls: &mut Polls,
     message: Message,
@@ -190,13 +190,13 @@ fn take_message(
 }
 
 /// Whether this instance does not know the lane's topic yet.
-fn is_unknown(shared: &Shared<impl Delivery, impl Caller>, lane: &Lane) -> bool {
+fn is_unknown(shared: &Shared<impl Delivery, impl CallClient>, lane: &Lane) -> bool {
     shared.parts.topics.known_entry(&lane.topic).is_none()
 }
 
 /// Wakes or starts the lane, if it is open for this instance.
 fn tell_open(
-    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    shared: &Arc<Shared<impl Delivery, impl CallClient>>,
     lanes: &mut Lanes,
     lane: Lane,
     due: UnixMillis,
@@ -213,7 +213,7 @@ fn tell_open(
 
 /// Wakes the lane, or starts it if something is due soon.
 fn tell(
-    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    shared: &Arc<Shared<impl Delivery, impl CallClient>>,
     lanes: &mut Lanes,
     lane: Lane,
     due: UnixMillis,
@@ -226,7 +226,7 @@ fn tell(
     }
 }
 
-fn start(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, lane: Lane) {
+fn start(shared: &Arc<Shared<impl Delivery, impl CallClient>>, lanes: &mut Lanes, lane: Lane) {
     let nudge = Arc::new(Nudge::new());
     let task = lanes.tasks.spawn(lane::run(shared.clone(), lane.clone(), nudge.clone()));
     tracing::debug!(%lane, "Working lane {lane}");
@@ -237,7 +237,7 @@ fn start(shared: &Arc<Shared<impl Delivery, impl Caller>>, lanes: &mut Lanes, la
 /// Removes a lane whose tokio task has ended. It is started again after a panic, and if work has
 /// come meanwhile.
 fn reap(
-    shared: &Arc<Shared<impl Delivery, impl Caller>>,
+    shared: &Arc<Shared<impl Delivery, impl CallClient>>,
     lanes: &mut Lanes,
     ended: Result<(Id, ()), JoinError>,
 ) {

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 use tokio::sync::{Notify, Semaphore, broadcast, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::{Noted, Params, Parts, Worker};
+use super::{NotedAttempts, Params, Parts, Worker};
 use crate::callback::{
-    Answer, Call, Caller, Fault, LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule,
+    Answer, Call, CallClient, Fault, LONGEST_RETRY_AFTER, ServiceParams, Services, SuccessRule,
 };
 use crate::limits::{Allowance, DestinationLimits, LimitParams};
 use crate::model::clock::Clock;
@@ -219,7 +219,7 @@ impl Made {
 /// Reports calls to the test, which ends them.
 pub(super) struct ByHand(mpsc::UnboundedSender<Made>);
 
-impl Caller for ByHand {
+impl CallClient for ByHand {
     async fn call(&self, call: &Call<'_>) -> Answer {
         let (end, answer) = oneshot::channel();
         let made = Made {
@@ -298,7 +298,7 @@ impl Bench {
             claim_batch: 512,
             policy: Policy { max_attempts: 9, backoff: Default::default() },
             timeout: second,
-            noted: Noted::Failures,
+            noted: NotedAttempts::Failures,
             poll_every: second,
         };
         change(&mut params);

@@ -325,7 +325,7 @@ async fn a_worker_is_woken_by_its_timer_and_not_by_the_poll() {
                 claim_batch: 512,
                 policy: Policy { max_attempts: 3, backoff: delayd_wire::Backoff::default() },
                 timeout: Duration::from_secs(15),
-                noted: worker::Noted::Failures,
+                noted: worker::NotedAttempts::Failures,
                 poll_every: Duration::from_secs(3600),
             },
         );

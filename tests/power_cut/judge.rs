@@ -7,7 +7,7 @@ use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Destination, Options, State, TaskId};
 use delayd::store::embedded::{Embedded, Params};
 use delayd::store::{
-    Admin, Cursor, Intake, ListQuery, Moment, NewTask, Reader, Registered, Store, TopicEntry,
+    Admin, CheckCursor, Intake, ListQuery, Moment, NewTask, Reader, Registered, Store, TopicEntry,
     Topics,
 };
 
@@ -77,7 +77,7 @@ fn compare(
 
 /// `delayd fsck`, which includes SQLite's `integrity_check`.
 async fn check(store: &Embedded) -> Result<(), String> {
-    let mut next = Some(Cursor::start());
+    let mut next = Some(CheckCursor::start());
     while let Some(cursor) = next {
         let checked = store.check(cursor, false).await.map_err(|error| format!("fsck: {error}"))?;
         if !checked.findings.is_empty() {

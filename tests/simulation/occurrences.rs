@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use delayd::model::clock::UnixMillis;
-use delayd::model::schedule::{Definition, Misfire};
+use delayd::model::schedule::{Definition, MisfireRule};
 use delayd::model::task::{Lane, ScheduleName, State, TaskId};
 use delayd::store::{Moment, NewSchedule, Plan, Planned};
 
@@ -45,7 +45,7 @@ pub(crate) struct Occurrences {
 struct Recurring {
     revision: u64,
     step_ms: i64,
-    misfire: Misfire,
+    misfire: MisfireRule,
     is_paused: bool,
     cursor: Option<String>,
     /// The cursor before the last plan, unless that was withdrawn.
@@ -63,7 +63,7 @@ struct Stretch {
     /// Only moments after it count.
     from: UnixMillis,
     step_ms: i64,
-    misfire: Misfire,
+    misfire: MisfireRule,
     /// It lasts until the schedules are deleted at the end.
     is_last: bool,
 }
@@ -138,7 +138,7 @@ impl Occurrences {
         );
     }
 
-    fn begin(&mut self, key: &Key, from: UnixMillis, step_ms: i64, misfire: Misfire) -> usize {
+    fn begin(&mut self, key: &Key, from: UnixMillis, step_ms: i64, misfire: MisfireRule) -> usize {
         self.stretches.push(Stretch { key: key.clone(), from, step_ms, misfire, is_last: false });
         self.stretches.len() - 1
     }
@@ -363,7 +363,7 @@ impl Occurrences {
                 through = through.max(UnixMillis(end));
             }
             let next = after(through, stretch.step_ms);
-            let makes_up = is_cut && stretch.misfire == Misfire::All && last + MAKES_UP > ended;
+            let makes_up = is_cut && stretch.misfire == MisfireRule::All && last + MAKES_UP > ended;
             if stretch.is_last && next <= healed.1 && !makes_up {
                 broken.push((Violation::MomentMissing, format!("{name}: {next} and later")));
             }

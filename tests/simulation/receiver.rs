@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd::callback::{Answer, Call, Caller, Fault};
+use delayd::callback::{Answer, Call, CallClient, Fault};
 use tokio::time::{sleep, timeout};
 
 use crate::history::{CallId, CalledOccurrence, Heard, What};
@@ -120,7 +120,7 @@ impl Postman {
     }
 }
 
-impl Caller for Postman {
+impl CallClient for Postman {
     async fn call(&self, call: &Call<'_>) -> Answer {
         let number = CallId(self.world.number());
         let (conduct, works) = self.draw(call);

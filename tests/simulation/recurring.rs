@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use delayd::model::schedule::{Definition, Misfire, Overlap};
+use delayd::model::schedule::{Definition, MisfireRule, Overlap};
 use delayd::model::task::{Lane, Occurrence, Options, ScheduleName};
 use delayd::planner;
 use delayd::store::{
@@ -40,7 +40,7 @@ pub(crate) struct Recurring {
 pub(crate) struct Defined {
     pub(crate) service: usize,
     pub(crate) every: u64,
-    pub(crate) misfire: Misfire,
+    pub(crate) misfire: MisfireRule,
     pub(crate) overlap: Overlap,
 }
 
@@ -70,8 +70,8 @@ impl Recurring {
             every: throw.one_of(&[1, 2, 3, 5]),
             // A clock that jumps leaves too many moments to make up for.
             misfire: match plan.jumps.is_empty() {
-                true => throw.one_of(&[Misfire::Once, Misfire::All]),
-                false => Misfire::Once,
+                true => throw.one_of(&[MisfireRule::Once, MisfireRule::All]),
+                false => MisfireRule::Once,
             },
             overlap: throw.one_of(&[Overlap::Allow, Overlap::Allow, Overlap::Skip]),
         };

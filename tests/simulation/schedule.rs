@@ -444,7 +444,7 @@ fn params(plan: &Plan) -> worker::Params {
             },
         },
         timeout: settings.timeout,
-        noted: worker::Noted::Failures,
+        noted: worker::NotedAttempts::Failures,
         poll_every: Duration::from_secs(1),
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Lane, Options, Receipt, ScheduleName, State, TaskId, Topic};
 use delayd::store::{
-    Added, Cancelled, Claim, Claimed, Holder, INSTANCE_TTL, Instance, ListQuery, MAX_LEASE,
+    Added, Cancelled, Claim, Claimed, INSTANCE_TTL, Instance, ListQuery, LockToken, MAX_LEASE,
     Message, Misfired, Moment, NewContent, NewTask, Novelty, Registered, Rescheduled, Result,
     Settle, Settled, Spread, Task, TaskName, TopicEntry, Transition,
 };
@@ -60,7 +60,7 @@ struct Kept {
     model: Model,
     /// The last heartbeat of each instance.
     heartbeats: BTreeMap<String, Instance>,
-    locks: BTreeMap<Lane, (Holder, Instant)>,
+    locks: BTreeMap<Lane, (LockToken, Instant)>,
     /// Tasks that a sabotage has ended. In the model they are cancelled.
     falsely_delivered: BTreeSet<TaskId>,
     leased_before: BTreeSet<TaskId>,

@@ -2,7 +2,7 @@
 
 use delayd::model::task::{Options, State, TaskId};
 use delayd::store::{
-    Asker, History, Moment, NewContent, NewTask, Reader, Rescheduled, Settled, Spread, Store,
+    Asker, LaneHistory, Moment, NewContent, NewTask, Reader, Rescheduled, Settled, Spread, Store,
     Transition,
 };
 
@@ -177,7 +177,7 @@ pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<im
     };
     let history = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap();
 
-    let expected = History { ended: 5, oldest: Some(at(0)), ..History::default() };
+    let expected = LaneHistory { ended: 5, oldest: Some(at(0)), ..LaneHistory::default() };
     assert_eq!(history().await, expected);
     assert_eq!(purge(State::Delivered, at(0), 10).await, 0, "a task was purged that ended later");
     assert_eq!(purge(State::Delivered, at(10_000), 0).await, 0);
@@ -186,7 +186,7 @@ pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<im
         bench.list(State::Delivered).await.iter().map(|listed| listed.id).collect();
     assert_eq!(
         history().await,
-        History { ended: 3, oldest: Some(at(2_000)), ..History::default() }
+        LaneHistory { ended: 3, oldest: Some(at(2_000)), ..LaneHistory::default() }
     );
     assert_eq!(
         left,
@@ -206,7 +206,7 @@ pub(crate) async fn a_purge_removes_the_oldest_ended_tasks_first(bench: Bench<im
     }
     assert_eq!(
         (history().await, bench.counts().await.dead),
-        (History::default(), 1),
+        (LaneHistory::default(), 1),
         "a dead task was purged"
     );
     assert_eq!(purge(State::Dead, at(100_000), 10).await, 1);

@@ -2,7 +2,7 @@
 
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
-    Cleared, Counts, Forecast, LEASE_RAN_OUT, MAX_FORECAST, NewTask, Reader, Settled, Spread,
+    Cleared, Counts, LEASE_RAN_OUT, LaneForecast, MAX_FORECAST, NewTask, Reader, Settled, Spread,
     Store, Summary, Task, Transition,
 };
 
@@ -284,7 +284,10 @@ pub(crate) async fn a_forecast_counts_the_tasks_due_in_each_step(bench: Bench<im
     bench.advance(1_000);
     let forecast =
         async |step, steps| bench.store.forecast(&lane(), ms(step), steps).await.unwrap();
-    assert_eq!(forecast(10, 2).await, Forecast { now: at(1_000), overdue: 0, steps: vec![0, 0] });
+    assert_eq!(
+        forecast(10, 2).await,
+        LaneForecast { now: at(1_000), overdue: 0, steps: vec![0, 0] }
+    );
     bench.add_held().await;
     for after in [0, 0, 1, 10, 11, 20, 20, 21, 30, 31] {
         bench.add(["message.call", "other.server", "@pull"][after as usize % 3], after).await;
@@ -293,13 +296,16 @@ pub(crate) async fn a_forecast_counts_the_tasks_due_in_each_step(bench: Bench<im
     bench.store.cancel(&lane(), dead_one, None).await.unwrap();
     assert_eq!(
         forecast(10, 3).await,
-        Forecast { now: at(1_000), overdue: 2, steps: vec![2, 3, 2] }
+        LaneForecast { now: at(1_000), overdue: 2, steps: vec![2, 3, 2] }
     );
     assert_eq!(forecast(10, 1).await.steps, [2]);
-    assert_eq!(forecast(10, 0).await, Forecast { now: at(1_000), overdue: 2, steps: vec![] });
+    assert_eq!(forecast(10, 0).await, LaneForecast { now: at(1_000), overdue: 2, steps: vec![] });
     assert_eq!(forecast(86_400_000, 2).await.steps, [8, 0]);
     bench.advance(20);
-    assert_eq!(forecast(10, 2).await, Forecast { now: at(1_020), overdue: 7, steps: vec![2, 1] });
+    assert_eq!(
+        forecast(10, 2).await,
+        LaneForecast { now: at(1_020), overdue: 7, steps: vec![2, 1] }
+    );
     let longest = forecast(1, MAX_FORECAST + 5).await;
     assert_eq!((longest.steps.len(), longest.steps.iter().sum::<u64>()), (MAX_FORECAST, 3));
 }

@@ -2,7 +2,7 @@
 
 use delayd::model::task::{OnDead, Options, State, TaskId};
 use delayd::store::{
-    Adopted, Adoptee, Moment, NewTask, Novelty, Reader, Standing, Store, Task, TopicEntry,
+    Adopted, AdoptedStanding, Adoptee, Moment, NewTask, Novelty, Reader, Store, Task, TopicEntry,
     Transition,
 };
 use delayd_wire::Span;
@@ -20,7 +20,7 @@ pub(crate) async fn an_adopted_task_is_as_it_was(bench: Bench<impl Store>) {
         ..Options::default()
     };
     let waiting = Adoptee {
-        standing: Standing::Waiting { due: at(90_000) },
+        standing: AdoptedStanding::Waiting { due: at(90_000) },
         attempts: 2,
         outcome: "503 Service Unavailable".into(),
         options: options.clone(),
@@ -55,13 +55,13 @@ pub(crate) async fn an_adopted_task_fires_at_its_moment_and_not_before(bench: Be
     let (soon, late) = (stranger(1_700_000_000_000_005), stranger(1_700_000_000_000_006));
     let late = Adoptee {
         due: at(-5_000),
-        standing: Standing::Waiting { due: at(70_000) },
+        standing: AdoptedStanding::Waiting { due: at(70_000) },
         attempts: 3,
         ..late
     };
     let past = Adoptee {
         due: at(-5_000),
-        standing: Standing::Waiting { due: at(-5_000) },
+        standing: AdoptedStanding::Waiting { due: at(-5_000) },
         ..stranger(1_700_000_000_000_007)
     };
     // Each is earlier than those before, so each causes a hint.
@@ -132,7 +132,7 @@ pub(crate) async fn a_store_does_not_adopt_what_it_lends(bench: Bench<impl Store
         id,
         created: START,
         due: at(1_000),
-        standing: Standing::Waiting { due: at(1_000) },
+        standing: AdoptedStanding::Waiting { due: at(1_000) },
         content: new_task("message.call", 0).content,
         ..stranger(1)
     };

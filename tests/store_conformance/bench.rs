@@ -6,9 +6,9 @@ use std::time::Duration;
 use delayd::model::clock::{Clock, UnixMillis};
 use delayd::model::task::{Lane, OnDead, Options, Receipt, State, TaskId};
 use delayd::store::{
-    Added, AnyStore, Asker, Claim, Claimed, Counts, Grant, Hint, Holder, ListQuery, Listed, Moment,
-    NewTask, Outlook, Reader, Result, Settle, Settled, Store, Task, TopicEntry, Transition, Want,
-    embedded, redis,
+    Added, AnyStore, Asker, Claim, Claimed, Counts, Grant, Hint, ListQuery, Listed, LockToken,
+    Moment, NewTask, Outlook, Reader, Result, Settle, Settled, Store, Task, TopicEntry, Transition,
+    Want, embedded, redis,
 };
 use delayd_wire::Span;
 
@@ -173,7 +173,7 @@ pub(crate) fn claim_of(pairs: &[(&str, usize)]) -> Claim {
         lane: lane(),
         wants: wants(pairs),
         lease: ms(LEASE_MS),
-        holder: Some(Holder("bench".into())),
+        holder: Some(LockToken("bench".into())),
         more: false,
         after: None,
         in_hand: 0,

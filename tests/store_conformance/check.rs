@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use delayd::model::task::{Lane, State, TaskId};
 use delayd::store::{
-    Asker, Claim, Cursor, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle, Spread,
-    Store, Transition,
+    Asker, CheckCursor, Claim, Finding, Flaw, ListQuery, Moment, NewContent, NewTask, Settle,
+    Spread, Store, Transition,
 };
 use futures_util::future::join_all;
 
@@ -34,7 +34,7 @@ impl Report {
 /// A whole check.
 pub(crate) async fn check(store: &impl Store, repair: bool) -> Report {
     let mut report = Report::default();
-    let mut next = Some(Cursor::start());
+    let mut next = Some(CheckCursor::start());
     while let Some(cursor) = next {
         let checked = store.check(cursor, repair).await.unwrap();
         report.findings.extend(checked.findings);

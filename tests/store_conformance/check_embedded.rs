@@ -5,7 +5,7 @@ use delayd::model::clock::Clock;
 use delayd::model::task::{State, TaskId};
 use delayd::store::embedded::{Embedded, Params};
 use delayd::store::{
-    Admin, Counts, Cursor, Error, Finding, Flaw, Intake, NewTask, Registered, Settled, Store,
+    Admin, CheckCursor, Counts, Error, Finding, Flaw, Intake, NewTask, Registered, Settled, Store,
     Topics,
 };
 use rusqlite::Connection;
@@ -290,7 +290,7 @@ async fn a_repair_that_ends_early_loses_no_task() {
         "UPDATE schedule SET destination = (SELECT id FROM destination WHERE name = 'a')
          WHERE id = $",
     );
-    let mut next = Some(Cursor::start());
+    let mut next = Some(CheckCursor::start());
     let is_of_schedules = |found: &Finding| found.flaw == Flaw::WrongSchedule;
     loop {
         let checked = broken.bench.store.check(next.take().unwrap(), true).await.unwrap();

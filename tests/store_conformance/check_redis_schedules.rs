@@ -1,6 +1,6 @@
 //! Tasks on the schedule of another destination in Redis. Works like [`crate::check_redis`].
 
-use delayd::store::{Admin, Cursor, Flaw, Intake};
+use delayd::store::{Admin, CheckCursor, Flaw, Intake};
 
 use crate::bench::{at, ids, new_task};
 use crate::check::check;
@@ -50,7 +50,7 @@ async fn a_repair_that_ends_early_loses_no_task() {
     let broken = broken().await;
     let id = broken.bench.add("message.call", 0).await;
     broken.hand(id, &["RENAME", &broken.schedule("message.call"), &broken.schedule("a")]);
-    let mut next = Some(Cursor::start());
+    let mut next = Some(CheckCursor::start());
     loop {
         let checked = broken.bench.store.check(next.take().unwrap(), true).await.unwrap();
         if checked.findings.iter().any(|found| found.flaw == Flaw::WrongSchedule) {

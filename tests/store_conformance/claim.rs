@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use delayd::model::task::{Destination, State, TaskId};
 use delayd::store::{
-    Asker, Claim, Holder, MAX_CLAIM_BYTES, MAX_OUTLOOK, Moment, NewTask, Position, Settle, Store,
+    Asker, Claim, LockToken, MAX_CLAIM_BYTES, MAX_OUTLOOK, Moment, NewTask, Position, Settle, Store,
 };
 use futures_util::future::join_all;
 
@@ -288,7 +288,7 @@ pub(crate) async fn a_pull_ignores_the_lock(bench: Bench<impl Store>) {
     bench.store.add(vec![new_task("message.call", 0); 2]).await;
     bench.add("@pull", 0).await;
     let worker = Claim {
-        holder: Some(Holder("worker".into())),
+        holder: Some(LockToken("worker".into())),
         more: true,
         ..claim_of(&[("message.call", 1)])
     };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use delayd::maintenance::{self, Janitor};
 use delayd::model::task::{ContentDigest, Options, State, TaskId};
 use delayd::store::{
-    Added, Adopted, Adoptee, Error, Idempotency, NewTask, Novelty, Reader, Settled, Spread,
-    Standing, Store, Task,
+    Added, Adopted, AdoptedStanding, Adoptee, Error, Idempotency, NewTask, Novelty, Reader,
+    Settled, Spread, Store, Task,
 };
 use delayd::topic::{self, Registry};
 
@@ -127,7 +127,7 @@ pub(crate) async fn the_janitor_removes_contents_after_a_while(bench: Bench<impl
     const OLD: u64 = 600;
     let task = |n: u64| {
         let finished = if n < OLD { at(-60_001) } else { at(-59_999) };
-        let standing = Standing::Ended { state: State::Cancelled, finished };
+        let standing = AdoptedStanding::Ended { state: State::Cancelled, finished };
         Adoptee { standing, ..stranger(1_700_000_000_000_000 + n) }
     };
     let tasks: Vec<Adoptee> = (0..OLD + 3).map(task).collect();

@@ -2,7 +2,8 @@
 
 use delayd::metrics::Metrics;
 use delayd::store::{
-    Admin, AnyStore, Claim, Claimed, Delivery, Error, Holder, Idempotency, Intake, NewTask, Store,
+    Admin, AnyStore, Claim, Claimed, Delivery, Error, Idempotency, Intake, LockToken, NewTask,
+    Store,
 };
 
 use crate::bench::{self, Bench, claim_of, expiring, lane, new_task};
@@ -96,7 +97,7 @@ async fn a_full_disk_is_seen_coming(bench: Bench<AnyStore>) {
     bench.add("message.call", 0).await;
     assert_eq!(syncs(), before + 1.0);
     // A worker's claim is answered before it is on disk.
-    let holder = Some(Holder("me".into()));
+    let holder = Some(LockToken("me".into()));
     let claim = Claim { holder, ..claim_of(&[("message.call", 1)]) };
     bench.grant(claim).await;
     assert_eq!(syncs(), before + 1.0);
@@ -109,7 +110,7 @@ async fn a_claim_that_finds_the_lane_locked_is_counted(bench: Bench<AnyStore>) {
     bench.add("message.call", 0).await;
     bench.add("message.call", 0).await;
     let claim = |name: &str| Claim {
-        holder: Some(Holder(name.into())),
+        holder: Some(LockToken(name.into())),
         more: true,
         ..claim_of(&[("message.call", 1)])
     };

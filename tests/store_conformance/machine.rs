@@ -18,8 +18,8 @@ use delayd::model::task::{ContentDigest, Destination, Lane, Options, Receipt, St
 use delayd::store::{
     Added, Admin, AnyStore, Asker, AttemptNote, Claim, Delivery, Grant, Histories, Intake,
     LaneSample, LeasedTask, ListQuery, Listed, Maintenance, NewTask, Novelty, Planned, Reader,
-    Registered, Result, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle,
-    Summary, Task, Topics,
+    Registered, Result, SampleAnswer, SampleQuery, Sampling, Schedule, ScheduleSet, Schedules,
+    Settle, Summary, Task, Topics,
 };
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -396,7 +396,7 @@ impl Twin {
         let within = vec![ms(0), ms(1_000), ms(60_000)];
         let late_after = vec![ms(500), ms(5_000)];
         let query = SampleQuery { lanes: lanes(), late_after, within, ..SampleQuery::default() };
-        let in_order = |Sampled { now, mut lanes }| {
+        let in_order = |SampleAnswer { now, mut lanes }| {
             for sample in lanes.iter_mut().flatten() {
                 let LaneSample { schedules, .. } = sample;
                 schedules.sort_by(|one, other| one.destination.cmp(&other.destination));

@@ -14,13 +14,13 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId, Topic, TopicPolicy};
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Counts, Creator,
-    EXPIRED, Error, Forecast, Grant, Histories, History, Holds, Idempotency, LaneSample, LeaseKind,
-    LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES, MAX_ENDED, MAX_FORECAST, MAX_NOTES,
-    MAX_OUTCOME, MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED, Misfire, Misfired, Moment,
-    NewContent, NewTask, NextDue, Novelty, Outlook, Position, Registered, Rescheduled, Result,
-    SKIPPED, SampleQuery, Sampled, ScheduleSample, Selected, Settle, Settled, Spread, Standing,
-    Summary, Swept, Task, TaskName, TopicEntry, Waiting,
+    Added, Adopted, AdoptedStanding, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition,
+    Counts, Creator, EXPIRED, Error, Grant, Histories, Holds, Idempotency, LaneForecast,
+    LaneHistory, LaneSample, LeaseKind, LeasedTask, ListQuery, Listed, MAX_ANSWER, MAX_CLAIM_BYTES,
+    MAX_ENDED, MAX_FORECAST, MAX_NOTES, MAX_OUTCOME, MAX_OUTLOOK, MAX_SAMPLED, MAX_SWEEP, MISFIRED,
+    Misfire, Misfired, Moment, NewContent, NewTask, NextDue, Novelty, Outlook, Position,
+    Registered, Rescheduled, Result, SKIPPED, SampleAnswer, SampleQuery, ScheduleSample, Selected,
+    Settle, Settled, Spread, Summary, Swept, Task, TaskName, TopicEntry, Waiting,
 };
 
 use crate::record::{Body, Record, beginning};
@@ -524,10 +524,9 @@ impl Model {
             Some(record) if record.is_lent(now) => return Ok(Adopted::Own),
             Some(_) => {
                 return Ok(match task.standing {
-                    Standing::Waiting { .. } | Standing::Ended { state: State::Dead, .. } => {
-                        Adopted::Known
-                    }
-                    Standing::Ended { state, .. } => {
+                    AdoptedStanding::Waiting { .. }
+                    | AdoptedStanding::Ended { state: State::Dead, .. } => Adopted::Known,
+                    AdoptedStanding::Ended { state, .. } => {
                         self.task(id).take_end(state, &task.outcome, now)
                     }
                 });
@@ -550,7 +549,7 @@ impl Model {
         };
         // To look at the owner of a key ends a lease of it that has run out. A task that has ended
         // takes no key, and one that competes for it has met the owner above.
-        let is_waiting = matches!(task.standing, Standing::Waiting { .. });
+        let is_waiting = matches!(task.standing, AdoptedStanding::Waiting { .. });
         if is_waiting && (task.key_set.is_some() || !is_taken(self)) {
             self.owners
                 .extend(key.map(|key| ((lane, key), (id, task.key_set.unwrap_or(task.created)))));
@@ -562,7 +561,7 @@ impl Model {
     /// The owner of an adopted task's key, and whether its key was set at the same moment or later.
     fn owner_is_later(&self, task: &Adoptee) -> Option<(TaskId, bool)> {
         let lane = task.topic.lane_of(task.id);
-        let is_waiting = matches!(task.standing, Standing::Waiting { .. });
+        let is_waiting = matches!(task.standing, AdoptedStanding::Waiting { .. });
         let leads_here = |key: &&String| Lane::shard_of_key(key, task.topic.shards) == lane.shard;
         let key = task.options.key.as_ref().filter(leads_here).filter(|_| is_waiting)?;
         let set = task.key_set?;
@@ -674,7 +673,7 @@ impl Model {
                 .collect();
             let has_leftovers =
                 self.used.iter().any(|((of, _), used)| of == lane && used.until <= self.now);
-            Some(History {
+            Some(LaneHistory {
                 ended: ends.len() as u64,
                 oldest: ends.into_iter().min(),
                 has_leftovers,
@@ -700,7 +699,7 @@ impl Model {
         }
     }
 
-    pub(crate) fn sample(&self, query: &SampleQuery) -> Sampled {
+    pub(crate) fn sample(&self, query: &SampleQuery) -> SampleAnswer {
         let lane = |(place, lane): (usize, &Lane)| {
             let late_after = query.late_after.get(place).copied().unwrap_or_default();
             let mut schedules: Vec<ScheduleSample> = Vec::new();
@@ -736,7 +735,7 @@ impl Model {
             schedules.truncate(pulled + MAX_SAMPLED);
             Some(LaneSample { counts: self.stats(lane), schedules })
         };
-        Sampled { now: self.now, lanes: query.lanes.iter().enumerate().map(lane).collect() }
+        SampleAnswer { now: self.now, lanes: query.lanes.iter().enumerate().map(lane).collect() }
     }
 
     /// The moments that the waiting tasks of a lane wait for.
@@ -744,13 +743,13 @@ impl Model {
         self.tasks.values().filter(|record| record.lane == *lane).filter_map(Record::waits_for)
     }
 
-    pub(crate) fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Forecast {
+    pub(crate) fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> LaneForecast {
         let bound =
             |i: usize| self.now + step * u32::try_from(i).expect("the number of steps is small");
         let within = |i| {
             self.dues(lane).filter(|due| bound(i) < *due && *due <= bound(i + 1)).count() as u64
         };
-        Forecast {
+        LaneForecast {
             now: self.now,
             overdue: self.dues(lane).filter(|due| *due <= self.now).count() as u64,
             steps: (0..steps.min(MAX_FORECAST)).map(within).collect(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use delayd::maintenance::Planner;
 use delayd::metrics::Metrics;
-use delayd::model::schedule::{Definition, Misfire, Overlap};
+use delayd::model::schedule::{Definition, MisfireRule, Overlap};
 use delayd::model::task::{Options, ScheduleName};
 use delayd::planner;
 use delayd::store::{
@@ -22,7 +22,7 @@ fn name(text: &str) -> ScheduleName {
 }
 
 /// A schedule of every tenth second, whose content tells definitions apart.
-fn definition(misfire: Misfire, content: &str) -> String {
+fn definition(misfire: MisfireRule, content: &str) -> String {
     let definition = Definition {
         cron: Some("*/10 * * * * *".into()),
         every_ms: None,
@@ -55,7 +55,7 @@ async fn plan(store: &impl Store, text: &str) -> Planned {
 
 /// Without a plan before it, a change would continue after now: 20 s would have no occurrence.
 pub(crate) async fn a_change_loses_no_moment_that_nobody_has_planned(bench: Bench<impl Store>) {
-    set(&bench.store, "a", definition(Misfire::Once, "one")).await;
+    set(&bench.store, "a", definition(MisfireRule::Once, "one")).await;
     plan(&bench.store, "a").await;
     bench.advance(10_000);
     bench.hold().await;
@@ -63,7 +63,7 @@ pub(crate) async fn a_change_loses_no_moment_that_nobody_has_planned(bench: Benc
     let stored = read(&bench.store, "a").await;
     let new = NewSchedule {
         name: name("a"),
-        definition: definition(Misfire::Once, "two"),
+        definition: definition(MisfireRule::Once, "two"),
         revision: 9,
         moved: None,
     };
@@ -78,7 +78,7 @@ pub(crate) async fn a_change_loses_no_moment_that_nobody_has_planned(bench: Benc
 /// Ten planners look at once, again and again, and a worker takes what is due: each moment has one
 /// occurrence.
 pub(crate) async fn planners_that_race_plan_each_moment_once(bench: Bench<impl Store>) {
-    set(&bench.store, "a", definition(Misfire::All, "one")).await;
+    set(&bench.store, "a", definition(MisfireRule::All, "one")).await;
     let (entry, mut moments) = (topic(), Vec::new());
     for _ in 0..30 {
         let stored = read(&bench.store, "a").await;
@@ -106,7 +106,7 @@ pub(crate) async fn unreadable_schedules_hold_up_no_others(bench: Bench<impl Sto
         set(&*store, &format!("a{number:02}"), "no definition".into()).await;
     }
     clock.advance(ms(1));
-    set(&*store, "b", definition(Misfire::Once, "one")).await;
+    set(&*store, "b", definition(MisfireRule::Once, "one")).await;
     let topics = Arc::new(Registry::new(store.clone(), Params { max_topics: 9 }));
     topics.ensure(&topic().topic).await.unwrap();
     let planner = Planner::start(store.clone(), topics.clone(), Metrics::new([]));
@@ -121,7 +121,7 @@ pub(crate) async fn a_backlog_needs_no_poll_for_each_moment(bench: Bench<impl St
     const MOMENTS: usize = 20;
     let Bench { store, clock, kept } = bench;
     let store = Arc::new(store);
-    set(&*store, "a", definition(Misfire::All, "one")).await;
+    set(&*store, "a", definition(MisfireRule::All, "one")).await;
     clock.advance(ms(10_000 * MOMENTS as u64));
     let topics = Arc::new(Registry::new(store.clone(), Params { max_topics: 9 }));
     topics.ensure(&topic().topic).await.unwrap();

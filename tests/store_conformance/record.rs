@@ -21,9 +21,9 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{ContentDigest, Destination, Lane, Options, Receipt, State, TaskId};
 use delayd::store::{
-    Adopted, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT, LeaseKind, LeasedTask,
-    MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent, Rescheduled, Settled,
-    Standing, Summary, Task, Transition,
+    Adopted, AdoptedStanding, Adoptee, Cancelled, FURTHEST_DEADLINE, KEPT, LEASE_RAN_OUT,
+    LeaseKind, LeasedTask, MAX_EXPIRIES, MAX_LEASE, MAX_OUTCOME, MAX_RECEIPTS, MOVED, NewContent,
+    Rescheduled, Settled, Summary, Task, Transition,
 };
 
 /// The part of a task that an add sets.
@@ -132,8 +132,8 @@ impl Record {
         let body =
             Body { destination: task.destination, options: task.options, content: task.content };
         let place = match task.standing {
-            Standing::Waiting { due } => Place::Waiting { due },
-            Standing::Ended { state, finished } => Place::Ended { state, at: finished },
+            AdoptedStanding::Waiting { due } => Place::Waiting { due },
+            AdoptedStanding::Ended { state, finished } => Place::Ended { state, at: finished },
         };
         let (attempts, outcome) = (task.attempts, cut(&task.outcome));
         Self { place, attempts, outcome, ..Self::new(lane, body, task.due, task.created) }

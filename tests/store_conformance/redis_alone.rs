@@ -8,7 +8,7 @@ use delayd::model::clock::Clock;
 use delayd::model::task::{State, TaskId};
 use delayd::store::redis::Redis;
 use delayd::store::{
-    Admin, Asker, Claim, Claimed, Cleared, Delivery, Error, Grant, Hint, Holder, Intake,
+    Admin, Asker, Claim, Claimed, Cleared, Delivery, Error, Grant, Hint, Intake, LockToken,
     Maintenance, Message, NewTask, Reader, Registered, Settle, Settled, Signals, Spread, Store,
     TopicEntry, Topics,
 };
@@ -70,7 +70,7 @@ async fn an_unreadable_destination_drops_no_task_of_a_claim() {
 }
 
 fn claim_by(holder: &str, slots: usize, more: bool) -> Claim {
-    Claim { holder: Some(Holder(holder.into())), more, ..claim_of(&[("message.call", slots)]) }
+    Claim { holder: Some(LockToken(holder.into())), more, ..claim_of(&[("message.call", slots)]) }
 }
 
 async fn grant(store: &Redis, claim: Claim) -> Grant {

@@ -7,8 +7,8 @@ use delayd::model::clock::Clock;
 use delayd::model::task::{Options, StoreId, TaskId};
 use delayd::store::redis::{self, Redis};
 use delayd::store::{
-    Admin, Adopted, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look, Signals, Standing,
-    Store,
+    Admin, Adopted, AdoptedStanding, Adoptee, Delivery, Error, FORMAT, Formats, Intake, Look,
+    Signals, Store,
 };
 
 use crate::bench::{START, at, claim_of, connect, fresh_prefix, new_task, topic_of};
@@ -99,7 +99,7 @@ fn stranger(id: u64, origin: u64, topic: &str) -> Adoptee {
         destination: "message.call".parse().unwrap(),
         created: at(-3_600_000),
         due: at(60_000),
-        standing: Standing::Waiting { due: at(60_000) },
+        standing: AdoptedStanding::Waiting { due: at(60_000) },
         attempts: 0,
         outcome: String::new(),
         options: Options { origin: Some(StoreId(origin)), ..Options::default() },

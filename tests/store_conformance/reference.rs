@@ -10,14 +10,14 @@ use delayd::model::task::{
     Destination, Lane, Receipt, ScheduleName, State, StoreId, TaskId, Topic, TopicPolicy,
 };
 use delayd::store::{
-    Added, Admin, Adopted, Adoptee, Asker, AttemptNote, Audit, AuditCursor, AuditEntry,
-    AuditLogged, Cancelled, Checked, Claim, Claimed, Cleared, Condition, Counts, Creator, Cursor,
-    Delivery, DueSchedules, Durability, Error, Forecast, Hint, Histories, Holds, Instance, Intake,
-    ListQuery, Listed, Look, Looked, MAX_AUDIT, Maintenance, Misfire, Misfired, Moment, NewContent,
-    NewSchedule, NewTask, NextDue, Novelty, Pause, Plan, Planned, Reader, Registered, Rescheduled,
-    Result, Revision, SampleQuery, Sampled, Sampling, Schedule, ScheduleSet, Schedules, Settle,
-    Settled, Signals, Spread, Standing, Store, Summary, Task, TaskName, TopicEntry, Topics,
-    Transition, Waiting,
+    Added, Admin, Adopted, AdoptedStanding, Adoptee, Asker, AttemptNote, Audit, AuditCursor,
+    AuditEntry, AuditLogged, Cancelled, CheckCursor, CheckStep, Claim, Claimed, Cleared, Condition,
+    Counts, Creator, Delivery, DueSchedules, Durability, Error, Hint, Histories, Holds, Instance,
+    Intake, LaneForecast, ListQuery, Listed, Look, Looked, MAX_AUDIT, Maintenance, Misfire,
+    Misfired, Moment, NewContent, NewSchedule, NewTask, NextDue, Novelty, Pause, Plan, Planned,
+    Reader, Registered, Rescheduled, Result, Revision, SampleAnswer, SampleQuery, Sampling,
+    Schedule, ScheduleSet, Schedules, Settle, Settled, Signals, Spread, Store, Summary, Task,
+    TaskName, TopicEntry, Topics, Transition, Waiting,
 };
 use tokio::sync::broadcast;
 
@@ -262,7 +262,7 @@ impl Admin for Reference {
         Ok(self.model().clear(lane, limit))
     }
 
-    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<Forecast> {
+    async fn forecast(&self, lane: &Lane, step: Duration, steps: usize) -> Result<LaneForecast> {
         Ok(self.model().forecast(lane, step, steps))
     }
 
@@ -287,7 +287,7 @@ impl Admin for Reference {
             let whose = (task.topic.lane_of(task.id), task.destination.is_pull());
             let standing = task.standing;
             let adopted = self.model().adopt(task);
-            if let (Ok(Adopted::New), Standing::Waiting { due }) = (&adopted, standing) {
+            if let (Ok(Adopted::New), AdoptedStanding::Waiting { due }) = (&adopted, standing) {
                 hints.push((whose.0, whose.1, due));
             }
             answers.push(adopted);
@@ -310,8 +310,8 @@ impl Admin for Reference {
     }
 
     /// It has one structure, which cannot contradict itself.
-    async fn check(&self, _: Cursor, _: bool) -> Result<Checked> {
-        Ok(Checked::default())
+    async fn check(&self, _: CheckCursor, _: bool) -> Result<CheckStep> {
+        Ok(CheckStep::default())
     }
 }
 
@@ -420,7 +420,7 @@ impl Schedules for Reference {
 }
 
 impl Sampling for Reference {
-    async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+    async fn sample(&self, query: SampleQuery) -> Result<SampleAnswer> {
         Ok(self.model().sample(&query))
     }
 

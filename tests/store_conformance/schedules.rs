@@ -3,7 +3,7 @@
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Occurrence, Options, ScheduleName, State, TaskId};
 use delayd::store::{
-    Asker, Cancelled, Look, MAX_DUE_SCHEDULES, MAX_RECENT, Moment, MovedSchedule, NewSchedule,
+    Asker, Cancelled, ContinuedSchedule, Look, MAX_DUE_SCHEDULES, MAX_RECENT, Moment, NewSchedule,
     NewTask, NextOccurrence, Pause, Plan, Planned, Reader, Registered, SKIPPED, Schedule,
     ScheduleSet, Settled, Store, UNPLANNED,
 };
@@ -385,7 +385,7 @@ pub(crate) async fn a_schedule_remembers_its_newest_occurrences(bench: Bench<imp
 }
 
 pub(crate) async fn a_schedule_of_another_store_continues(bench: Bench<impl Store>) {
-    let moved = MovedSchedule {
+    let moved = ContinuedSchedule {
         origin: "00c0ffee00c0ffee".parse().unwrap(),
         set: UnixMillis(5),
         since: UnixMillis(17),
@@ -399,8 +399,10 @@ pub(crate) async fn a_schedule_of_another_store_continues(bench: Bench<impl Stor
     };
     assert_eq!((schedule.set, schedule.since), (moved.set, moved.since));
     assert_eq!((schedule.cursor.as_deref(), schedule.origin), (Some("c9"), Some(moved.origin)));
-    let set =
-        NewSchedule { moved: Some(MovedSchedule { is_paused: true, ..moved }), ..new("b", "1") };
+    let set = NewSchedule {
+        moved: Some(ContinuedSchedule { is_paused: true, ..moved }),
+        ..new("b", "1")
+    };
     bench.store.set_schedule(&topic(), set).await.unwrap();
     assert_eq!(read(&bench, "b").await.paused, Some((Pause::Operator, at(0))));
 }
@@ -452,7 +454,7 @@ pub(crate) async fn only_topics_with_schedules_are_said_to_have_some(bench: Benc
     set(&bench, "a", "1").await;
     let looked = async || bench.store.look(Look::default()).await.registry.unwrap().unwrap().1;
     assert_eq!(of(looked().await), ["orders"]);
-    let moved = MovedSchedule {
+    let moved = ContinuedSchedule {
         origin: "00c0ffee00c0ffee".parse().unwrap(),
         set: UnixMillis(5),
         since: UnixMillis(17),

@@ -3,7 +3,8 @@
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Receipt, State, StoreId};
 use delayd::store::{
-    History, MovedSchedule, NewSchedule, Pause, Plan, Planned, Reader, Schedule, ScheduleSet, Store,
+    ContinuedSchedule, LaneHistory, NewSchedule, Pause, Plan, Planned, Reader, Schedule,
+    ScheduleSet, Store,
 };
 
 use crate::bench::{Bench, LEASE_MS, at, ids, lane, ms, topic};
@@ -12,16 +13,22 @@ use crate::schedules::{name, new, plan, plan_for, read, set};
 
 const ORIGIN: StoreId = StoreId(0x00c0_ffee);
 
-fn moved(set: UnixMillis, cursor: Option<&str>) -> MovedSchedule {
+fn moved(set: UnixMillis, cursor: Option<&str>) -> ContinuedSchedule {
     let since = UnixMillis(at(0).0 - 7);
-    MovedSchedule { origin: ORIGIN, set, since, cursor: cursor.map(Into::into), is_paused: false }
+    ContinuedSchedule {
+        origin: ORIGIN,
+        set,
+        since,
+        cursor: cursor.map(Into::into),
+        is_paused: false,
+    }
 }
 
 async fn adopt(
     bench: &Bench<impl Store>,
     text: &str,
     definition: &str,
-    moved: MovedSchedule,
+    moved: ContinuedSchedule,
 ) -> ScheduleSet {
     let set = NewSchedule { moved: Some(moved), ..new(text, definition) };
     bench.store.set_schedule(&topic(), set).await.unwrap()
@@ -53,7 +60,7 @@ pub(crate) async fn a_moved_schedule_never_replaces_another(bench: Bench<impl St
     assert_eq!(adopt(&bench, "own", "1", moved(at(9), None)).await, ScheduleSet::Taken);
     assert_eq!(read(&bench, "own").await, own);
     adopt(&bench, "a", "1", moved(at(-9), None)).await;
-    let other = MovedSchedule { origin: StoreId(5), ..moved(at(9), None) };
+    let other = ContinuedSchedule { origin: StoreId(5), ..moved(at(9), None) };
     assert_eq!(adopt(&bench, "a", "1", other).await, ScheduleSet::Taken);
 }
 
@@ -64,7 +71,7 @@ pub(crate) async fn a_moved_schedule_replaces_its_own_older_copy(bench: Bench<im
     bench.advance(100);
     assert_eq!(ids(&bench.claim(&[("message.call", 9)]).await), [first]);
     let waiting = plan(&bench, "a", 200).await;
-    let newer = MovedSchedule { is_paused: true, ..moved(at(-2), None) };
+    let newer = ContinuedSchedule { is_paused: true, ..moved(at(-2), None) };
     let result = adopt(&bench, "a", "2", newer).await;
     let ScheduleSet::Changed(changed) = result else { panic!("{result:?}") };
     assert_eq!((changed.definition.as_str(), changed.set), ("2", at(-2)));
@@ -76,7 +83,7 @@ pub(crate) async fn a_moved_schedule_replaces_its_own_older_copy(bench: Bench<im
 /// The occurrences of a schedule have the `webhook-id`s of the store of its origin.
 pub(crate) async fn a_schedule_that_returns_is_the_stores_own(bench: Bench<impl Store>) {
     let own = bench.store.id().await.unwrap();
-    let back = || MovedSchedule { origin: own, ..moved(at(-9), Some("c5")) };
+    let back = || ContinuedSchedule { origin: own, ..moved(at(-9), Some("c5")) };
     let result = adopt(&bench, "a", "1", back()).await;
     let ScheduleSet::Created(created) = result else { panic!("{result:?}") };
     assert_eq!(created.origin, None);
@@ -135,7 +142,7 @@ pub(crate) async fn a_lane_tells_whether_it_has_schedules(bench: Bench<impl Stor
     let history = async || bench.store.histories(vec![lane()]).await.unwrap().lanes[0].unwrap();
     assert!(!history().await.has_schedules);
     set(&bench, "a", "1").await;
-    assert_eq!(history().await, History { has_schedules: true, ..History::default() });
+    assert_eq!(history().await, LaneHistory { has_schedules: true, ..LaneHistory::default() });
     assert!(!bench.store.mark_schedules(&topic().topic).await.unwrap(), "a set marks it");
     assert!(bench.store.topic(&topic().topic).await.unwrap().unwrap().has_schedules);
     assert!(bench.store.delete_schedule(&lane(), &name("a")).await.unwrap());

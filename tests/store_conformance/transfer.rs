@@ -2,8 +2,8 @@
 
 use delayd::model::task::{OnDead, Options, Receipt, State, StoreId, TaskId};
 use delayd::store::{
-    Adopted, Adoptee, Asker, Cancelled, Hint, LeaseKind, MAX_EXPIRIES, MOVED, Moment, NewTask,
-    Novelty, Rescheduled, Settled, Standing, Store, Transition,
+    Adopted, AdoptedStanding, Adoptee, Asker, Cancelled, Hint, LeaseKind, MAX_EXPIRIES, MOVED,
+    Moment, NewTask, Novelty, Rescheduled, Settled, Store, Transition,
 };
 
 use crate::bench::{
@@ -29,7 +29,7 @@ pub(crate) fn stranger(id: u64) -> Adoptee {
         destination: "message.call".parse().unwrap(),
         created: at(-3_600_000),
         due: at(60_000),
-        standing: Standing::Waiting { due: at(60_000) },
+        standing: AdoptedStanding::Waiting { due: at(60_000) },
         attempts: 0,
         outcome: String::new(),
         options: Options::default(),
@@ -39,8 +39,8 @@ pub(crate) fn stranger(id: u64) -> Adoptee {
     }
 }
 
-pub(crate) fn ended(state: State) -> Standing {
-    Standing::Ended { state, finished: at(-60_000) }
+pub(crate) fn ended(state: State) -> AdoptedStanding {
+    AdoptedStanding::Ended { state, finished: at(-60_000) }
 }
 
 pub(crate) async fn a_lent_task_is_not_handed_out_and_not_early_afterwards(
@@ -275,7 +275,7 @@ pub(crate) async fn a_move_keeps_every_field(bench: Bench<impl Store>) {
             destination: lent.destination.clone(),
             created: lent.created,
             due: lent.due,
-            standing: Standing::Waiting { due },
+            standing: AdoptedStanding::Waiting { due },
             attempts: lent.attempts,
             outcome: lent.last_outcome.clone(),
             options: lent.options.clone(),

@@ -9,10 +9,10 @@ use delayd::model::task::{
     Lane, Occurrence, OnDead, Options, Receipt, ScheduleName, State, StoreId, TaskId,
 };
 use delayd::store::{
-    Added, Adopted, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition, Grant, Holder,
-    Idempotency, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask, NextOccurrence,
-    Pause, Plan, Planned, Position, Rescheduled, Result, Schedule, ScheduleSet, Selected, Settle,
-    Settled, Spread, Standing, TaskName, TopicEntry, Transition, Want,
+    Added, Adopted, AdoptedStanding, Adoptee, AttemptNote, Cancelled, Claim, Cleared, Condition,
+    Grant, Idempotency, LockToken, Misfire, Misfired, Moment, NewContent, NewSchedule, NewTask,
+    NextOccurrence, Pause, Plan, Planned, Position, Rescheduled, Result, Schedule, ScheduleSet,
+    Selected, Settle, Settled, Spread, TaskName, TopicEntry, Transition, Want,
 };
 use delayd_wire::Span;
 
@@ -83,8 +83,8 @@ fn adoptee(task: &Stranger) -> Adoptee {
         created: UnixMillis(START.0 - 3_600_000),
         due: task.due,
         standing: match state {
-            State::Scheduled => Standing::Waiting { due: task.due + later },
-            state => Standing::Ended { state, finished: UnixMillis(START.0) },
+            State::Scheduled => AdoptedStanding::Waiting { due: task.due + later },
+            state => AdoptedStanding::Ended { state, finished: UnixMillis(START.0) },
         },
         attempts: task.attempts,
         outcome: if task.attempts > 0 { "503".into() } else { String::new() },
@@ -203,7 +203,7 @@ impl World {
                     lane: lanes().remove(*lane),
                     wants: wants.iter().map(want).collect(),
                     lease: *lease,
-                    holder: is_worker.then(|| Holder("machine".into())),
+                    holder: is_worker.then(|| LockToken("machine".into())),
                     more: *more,
                     after: after.map(|ago| Position { moment: now - ago, destination: None }),
                     in_hand: 0,

@@ -9,29 +9,29 @@ use crate::ErrorCode;
 
 /// A successful answer: `dm_error` 0, `error_msg`, and the fields of `T` beside them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Answer<T> {
+pub struct SuccessAnswer<T> {
     /// Always [`ErrorCode::Ok`].
     pub dm_error: ErrorCode,
-    /// Always [`Answer::OK`].
+    /// Always [`SuccessAnswer::OK`].
     pub error_msg: Cow<'static, str>,
     /// The fields of this call's answer.
     #[serde(flatten)]
     pub fields: T,
 }
 
-impl Answer<Nothing> {
+impl SuccessAnswer<Nothing> {
     /// The `error_msg` of every success.
     pub const OK: &'static str = "操作成功";
 }
 
-impl<T> Answer<T> {
+impl<T> SuccessAnswer<T> {
     /// Wraps the fields.
     pub const fn of(fields: T) -> Self {
-        Self { dm_error: ErrorCode::Ok, error_msg: Cow::Borrowed(Answer::OK), fields }
+        Self { dm_error: ErrorCode::Ok, error_msg: Cow::Borrowed(SuccessAnswer::OK), fields }
     }
 }
 
-/// Declares the result for one entry of a batch: an [`Answer`], or why the entry was refused.
+/// Declares the result for one entry of a batch: a [`SuccessAnswer`], or why the entry was refused.
 macro_rules! item_of_batch {
     ($(#[$($attribute:tt)*])* pub enum $name:ident { $done:ident($answer:ident) }) => {
         $(#[$($attribute)*])*
@@ -65,10 +65,10 @@ mod tests {
         struct Fields {
             task_id: u64,
         }
-        let text = serde_json::to_string(&Answer::of(Fields { task_id: 7 })).unwrap();
+        let text = serde_json::to_string(&SuccessAnswer::of(Fields { task_id: 7 })).unwrap();
         assert_eq!(text, r#"{"dm_error":0,"error_msg":"操作成功","task_id":7}"#);
         assert_eq!(
-            serde_json::to_string(&Answer::of(Nothing {})).unwrap(),
+            serde_json::to_string(&SuccessAnswer::of(Nothing {})).unwrap(),
             r#"{"dm_error":0,"error_msg":"操作成功"}"#
         );
     }

@@ -35,7 +35,7 @@ mod topic;
 mod topic_policy;
 mod value;
 
-pub use answer::{Answer, Nothing};
+pub use answer::{Nothing, SuccessAnswer};
 pub use audit::{AuditEntry, AuditPage, AuditResult, AuditSource};
 pub use backoff::{Backoff, InvalidBackoff};
 pub use code::ErrorCode;

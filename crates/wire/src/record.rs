@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::{Answer, ErrorCode, Mode, Note, TaskId, TaskState, Topic, UnixMillis, Way};
+use crate::{ErrorCode, Mode, Note, SuccessAnswer, TaskId, TaskState, Topic, UnixMillis, Way};
 
 /// Whole tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -96,7 +96,7 @@ pub struct AdoptAnswer {
 }
 
 /// The derive takes no generic arguments in a `value_type`.
-type AdoptedAnswer = Answer<AdoptedTask>;
+type AdoptedAnswer = SuccessAnswer<AdoptedTask>;
 
 item_of_batch! {
     pub enum AdoptItem { Kept(AdoptedAnswer) }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
-use crate::{Answer, ErrorCode, TaskId, Topic, UnixMillis};
+use crate::{ErrorCode, SuccessAnswer, TaskId, Topic, UnixMillis};
 
 /// Schedules of a topic as another store adopts them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -58,7 +58,7 @@ pub struct ScheduleAdoptAnswer {
 }
 
 /// The derive takes no generic arguments in a `value_type`.
-type KeptAnswer = Answer<ScheduleKept>;
+type KeptAnswer = SuccessAnswer<ScheduleKept>;
 
 item_of_batch! {
     pub enum ScheduleAdoptItem { Kept(KeptAnswer) }

@@ -7,7 +7,7 @@ use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::name::MAX_ID;
-use crate::{Answer, Destination, Rate, Receipt, Rfc3339, Span, TaskId, Topic, UnixMillis};
+use crate::{Destination, Rate, Receipt, Rfc3339, Span, SuccessAnswer, TaskId, Topic, UnixMillis};
 
 /// A task's id in a request.
 pub enum TaskIdGiven {}
@@ -106,7 +106,7 @@ pub fn whole(from: u64) -> ObjectBuilder {
 }
 
 /// The fields of a successful answer are on the same level as those of the envelope.
-impl<T: PartialSchema> PartialSchema for Answer<T> {
+impl<T: PartialSchema> PartialSchema for SuccessAnswer<T> {
     fn schema() -> RefOr<Schema> {
         let RefOr::T(Schema::Object(mut fields)) = T::schema() else {
             unreachable!("answers are structs, which are objects")
@@ -122,7 +122,7 @@ impl<T: PartialSchema> PartialSchema for Answer<T> {
     }
 }
 
-impl<T: ToSchema> ToSchema for Answer<T> {
+impl<T: ToSchema> ToSchema for SuccessAnswer<T> {
     fn name() -> Cow<'static, str> {
         format!("{}Answer", T::name()).into()
     }

@@ -6,8 +6,8 @@ use serde_with::skip_serializing_none;
 use utoipa::ToSchema;
 
 use crate::{
-    Answer, Destination, Durability, ErrorCode, Holder, Rfc3339, TaskId, TaskSchedule, TaskState,
-    Topic, UnixMillis, Way,
+    Destination, Durability, ErrorCode, Holder, Rfc3339, SuccessAnswer, TaskId, TaskSchedule,
+    TaskState, Topic, UnixMillis, Way,
 };
 
 /// The answer to an add.
@@ -44,7 +44,7 @@ pub struct Batch {
 }
 
 /// The derive takes no generic arguments in a `value_type`.
-type StoredAnswer = Answer<Stored>;
+type StoredAnswer = SuccessAnswer<Stored>;
 
 item_of_batch! {
     /// The result for one task of a batch.

@@ -31,11 +31,11 @@ pub(crate) async fn list(
     Json(request): Json<DestinationListRequest>,
 ) -> Result<Success<Destinations>, Error> {
     let DestinationListRequest { sampled } = request;
-    let Counted { waiting, holds, as_of } = match sampled.unwrap_or_default() {
-        true => Counted::sampled(&api),
+    let DestinationCounts { waiting, holds, as_of } = match sampled.unwrap_or_default() {
+        true => DestinationCounts::sampled(&api),
         false => {
             let _place = api.reading(&caller).await?;
-            Counted::read(&api).await?
+            DestinationCounts::read(&api).await?
         }
     };
     let services: BTreeMap<Destination, Allowance> = api
@@ -62,7 +62,7 @@ pub(crate) async fn list(
 }
 
 /// The tasks that wait for each destination, and the holds.
-struct Counted {
+struct DestinationCounts {
     /// The number of waiting tasks, and of overdue ones, if they are known.
     waiting: BTreeMap<Destination, (u64, u64)>,
     holds: HashSet<Destination>,
@@ -70,7 +70,7 @@ struct Counted {
     as_of: Option<UnixMillis>,
 }
 
-impl Counted {
+impl DestinationCounts {
     /// The exact counts: the store looks at all lanes.
     async fn read(api: &Api) -> Result<Self, Error> {
         let lanes: Vec<Lane> =

@@ -129,7 +129,7 @@ fn counted(counts: &Counts) -> TaskCounts {
 /// The destinations that are not called now, then those with most overdue tasks, then those with
 /// most waiting ones.
 fn destinations(api: &Api, snapshot: &Snapshot, sees_errors: bool) -> Vec<DestinationFigures> {
-    let mut all: Vec<(&Destination, &sampler::DestinationFigures)> =
+    let mut all: Vec<(&Destination, &sampler::SampledDestination)> =
         snapshot.destinations.iter().collect();
     let living = api.instances.living();
     let told = living.iter().flat_map(|one| &one.destinations);
@@ -139,7 +139,7 @@ fn destinations(api: &Api, snapshot: &Snapshot, sees_errors: bool) -> Vec<Destin
         let is_troubled = figures.is_blocked || !figures.is_configured || stopped.contains(sn);
         Reverse((is_troubled, figures.overdue, figures.waiting))
     });
-    let shown = |(sn, figures): (&Destination, &sampler::DestinationFigures)| {
+    let shown = |(sn, figures): (&Destination, &sampler::SampledDestination)| {
         let allowance = api.services.get(sn.as_str()).map(|service| service.allowance());
         let detail = api.limits.detail(sn, allowance.unwrap_or_default());
         let Everywhere { together, .. } = everywhere(api, sn, detail, sees_errors);

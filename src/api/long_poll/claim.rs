@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::api::long_poll::delivery::{Answered, LeaseReturn, PullParams, PulledTasks, WRITING};
+use crate::api::long_poll::delivery::{ClaimTimes, LeaseReturn, PullParams, PulledTasks, WRITING};
 use crate::api::long_poll::queue::Waiters;
 use crate::api::wire::error::Error;
 use crate::model::task::{Destination, Lane};
@@ -95,7 +95,7 @@ pub(crate) async fn take(
         let at = Instant::now();
         let took = at - sent;
         // The store answered in the middle of that time, as far as one can tell.
-        let answered = Answered { took, now: grant.now + took / 2, at };
+        let answered = ClaimTimes { took, now: grant.now + took / 2, at };
         for task in grant.tasks {
             taken.add(&lane, &grant.receipt, task, &answered);
         }

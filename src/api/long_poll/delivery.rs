@@ -10,10 +10,10 @@ use delayd_wire::{Pulled, Way};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use crate::metrics::{End, TaskMetrics};
+use crate::metrics::{TaskEnd, TaskMetrics};
 use crate::model::clock::UnixMillis;
 use crate::model::culprit::Culprit;
-use crate::model::lateness::{Lateness, OfTopic};
+use crate::model::lateness::{Lateness, TopicDelays};
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{self, AnyStore, Asker, Delivery, Settle, Settled, Transition};
 
@@ -66,7 +66,7 @@ impl PulledTasks {
         lane: &Lane,
         receipt: &Receipt,
         task: crate::store::LeasedTask,
-        claim: &Answered,
+        claim: &ClaimTimes,
     ) {
         if task.attempt == 1 {
             let missed = task.options.schedule.as_ref().map_or(0, |schedule| schedule.missed);
@@ -87,7 +87,7 @@ impl PulledTasks {
 
 /// When a claim was sent and answered: by the store's clock, and by ours.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answered {
+pub(crate) struct ClaimTimes {
     pub(crate) took: Duration,
     pub(crate) now: UnixMillis,
     pub(crate) at: Instant,
@@ -99,14 +99,14 @@ pub(crate) struct FirstHandOut {
     due: UnixMillis,
     /// The missed moments of its recurring schedule for which the task stands.
     pub(crate) missed: u64,
-    claim: Answered,
+    claim: ClaimTimes,
 }
 
 impl FirstHandOut {
     /// How late the task is for a consumer that came at this moment, and who delayed it: a
     /// consumer until then, and the store while the claim took.
-    pub(crate) fn lateness(&self, came: Instant, topic: &OfTopic) -> Lateness {
-        let Answered { took, now, at } = self.claim;
+    pub(crate) fn lateness(&self, came: Instant, topic: &TopicDelays) -> Lateness {
+        let ClaimTimes { took, now, at } = self.claim;
         let asked = now - took;
         let waits = (now - at.saturating_duration_since(came)).min(asked);
         let mut lateness = topic.charge(self.due, waits, &[], Culprit::Consumer);
@@ -206,8 +206,8 @@ async fn settle_unasked(store: Arc<AnyStore>, mut settles: Vec<Settle>) {
 /// Counts the answer to the end of a lease.
 fn count(tasks: &TaskMetrics, transition: &Transition, answer: &store::Result<Settled>) {
     match (transition, answer) {
-        (Transition::Delivered { .. }, Ok(Settled::Done)) => tasks.ended(End::Pull),
-        (_, Ok(Settled::Cancelled)) => tasks.ended(End::PendingCancel),
+        (Transition::Delivered { .. }, Ok(Settled::Done)) => tasks.ended(TaskEnd::Pull),
+        (_, Ok(Settled::Cancelled)) => tasks.ended(TaskEnd::PendingCancel),
         (_, Ok(Settled::Stale { .. })) => tasks.stale_settle(Way::Pull),
         _ => {}
     }

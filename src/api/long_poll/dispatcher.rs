@@ -23,12 +23,12 @@ use tokio::time::Instant;
 
 use crate::api::long_poll::claim::{Pulls, lanes_in_turn, take};
 use crate::api::long_poll::delivery::{PullParams, PulledTasks};
-use crate::api::long_poll::queue::{WaitQueue, Waiter};
+use crate::api::long_poll::queue::{PullQueue, WaitingPull};
 use crate::api::wire::error::Error;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Topic};
 use crate::store::{Delivery, NextDue, Registered};
-use crate::topic::Outlook;
+use crate::topic::TopicOutlook;
 
 /// The longest wait after claims without a task, and the time after which an unknown topic is
 /// looked up again.
@@ -54,7 +54,7 @@ pub(crate) async fn wait(
     let (answer, mut answered) = oneshot::channel();
     let serve =
         |queue| drop(pulls.lease_return.pending.spawn(run(pulls.clone(), topic.clone(), queue)));
-    let _in_queue = pulls.waiters.join(topic, Waiter { params, answer }, serve);
+    let _in_queue = pulls.waiters.join(topic, WaitingPull { params, answer }, serve);
     let mut draining = pulls.draining.clone();
     let ended = tokio::select! {
         biased;
@@ -73,9 +73,9 @@ pub(crate) async fn wait(
 }
 
 /// Serves the queue until it is empty.
-async fn run(pulls: Arc<Pulls>, topic: Topic, queue: Arc<WaitQueue>) {
+async fn run(pulls: Arc<Pulls>, topic: Topic, queue: Arc<PullQueue>) {
     let looks = pulls.topics.awaited().follow(&topic);
-    let mut serving = Serving {
+    let mut serving = ServedTopic {
         pulls,
         topic,
         queue,
@@ -95,12 +95,12 @@ async fn run(pulls: Arc<Pulls>, topic: Topic, queue: Arc<WaitQueue>) {
     }
 }
 
-struct Serving {
+struct ServedTopic {
     pulls: Arc<Pulls>,
     topic: Topic,
-    queue: Arc<WaitQueue>,
+    queue: Arc<PullQueue>,
     /// The results of the poll that runs every second.
-    looks: watch::Receiver<Option<Outlook>>,
+    looks: watch::Receiver<Option<TopicOutlook>>,
     /// When this dispatcher itself last polled.
     looked: Instant,
     width: usize,
@@ -111,7 +111,7 @@ struct Serving {
     is_new: bool,
 }
 
-impl Drop for Serving {
+impl Drop for ServedTopic {
     /// After a panic, fails the waiting pulls and removes the queue, so that the next pull starts a
     /// new one.
     fn drop(&mut self) {
@@ -122,7 +122,7 @@ impl Drop for Serving {
     }
 }
 
-impl Serving {
+impl ServedTopic {
     /// Claims if a task may be due, polls if needed, and sleeps.
     async fn round(&mut self) -> Result<(), Error> {
         let known = match self.pulls.topics.known_entry(&self.topic) {
@@ -152,7 +152,7 @@ impl Serving {
         } else if self.looks.has_changed().unwrap_or(false) {
             let found = self.looks.borrow_and_update().clone();
             // This dispatcher's own poll may be newer.
-            if let Some(Outlook { at, next }) = found.filter(|found| found.at > self.looked) {
+            if let Some(TopicOutlook { at, next }) = found.filter(|found| found.at > self.looked) {
                 self.take_in(at, next?);
             }
         }

@@ -38,22 +38,22 @@ const CLAIMS: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Waiters {
     claims: Semaphore,
-    queues: Mutex<HashMap<Topic, Arc<WaitQueue>>>,
+    queues: Mutex<HashMap<Topic, Arc<PullQueue>>>,
     /// The store's time, and when it was read.
     store_time: Mutex<Option<(UnixMillis, Instant)>>,
 }
 
 /// The waiting pulls of one topic, and when a claim may return tasks.
 #[derive(Debug, Default)]
-pub(crate) struct WaitQueue {
-    state: Mutex<State>,
+pub(crate) struct PullQueue {
+    state: Mutex<QueueState>,
     /// Notified by a new pull, by the end of the last one, and by hints.
     pub(crate) news: Notify,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    waiting: BTreeMap<u64, Waiter>,
+pub(crate) struct QueueState {
+    waiting: BTreeMap<u64, WaitingPull>,
     last_ticket: u64,
     /// By shard, from when a claim may return tasks, according to the last poll.
     known: BTreeMap<u16, Instant>,
@@ -64,7 +64,7 @@ pub(crate) struct State {
 }
 
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct WaitingPull {
     pub(crate) params: PullParams,
     pub(crate) answer: oneshot::Sender<Result<PulledTasks, Error>>,
 }
@@ -92,7 +92,7 @@ impl Waiters {
     }
 
     /// Removes the queue if it is empty, and returns whether it was.
-    pub(crate) fn is_over(&self, topic: &Topic, queue: &WaitQueue) -> bool {
+    pub(crate) fn is_over(&self, topic: &Topic, queue: &PullQueue) -> bool {
         let mut queues = self.queues();
         let is_empty = queue.state().waiting.is_empty();
         if is_empty {
@@ -105,12 +105,12 @@ impl Waiters {
     pub(crate) fn join(
         &self,
         topic: &Topic,
-        waiter: Waiter,
-        serve: impl FnOnce(Arc<WaitQueue>),
+        waiter: WaitingPull,
+        serve: impl FnOnce(Arc<PullQueue>),
     ) -> Queued {
         let mut queues = self.queues();
         let queue = queues.entry(topic.clone()).or_insert_with(|| {
-            let queue = Arc::new(WaitQueue::default());
+            let queue = Arc::new(PullQueue::default());
             queue.state().may_be_anywhere = true;
             serve(queue.clone());
             queue
@@ -133,18 +133,18 @@ impl Waiters {
         queue.add_hint(hint.lane.shard, at);
     }
 
-    pub(crate) fn queue_of(&self, topic: &Topic) -> Option<Arc<WaitQueue>> {
+    pub(crate) fn queue_of(&self, topic: &Topic) -> Option<Arc<PullQueue>> {
         self.queues().get(topic).cloned()
     }
 
-    pub(crate) fn queues(&self) -> MutexGuard<'_, HashMap<Topic, Arc<WaitQueue>>> {
+    pub(crate) fn queues(&self) -> MutexGuard<'_, HashMap<Topic, Arc<PullQueue>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A place in a queue. Dropping it leaves the queue.
 pub(crate) struct Queued {
-    queue: Arc<WaitQueue>,
+    queue: Arc<PullQueue>,
     ticket: u64,
 }
 
@@ -158,8 +158,8 @@ impl Drop for Queued {
     }
 }
 
-impl WaitQueue {
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+impl PullQueue {
+    pub(crate) fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,7 +197,7 @@ impl WaitQueue {
             state.hinted.clear();
             return true;
         }
-        let State { known, hinted, .. } = &mut *state;
+        let QueueState { known, hinted, .. } = &mut *state;
         lanes.retain(|lane| {
             let is_due = |moments: &BTreeMap<u16, Instant>| {
                 moments.get(&lane.shard).is_some_and(|at| *at <= now)

@@ -6,7 +6,7 @@ use futures_util::poll;
 use crate::api::long_poll::claim::take;
 use crate::api::long_poll::delivery::{PullParams, PulledTasks};
 use crate::api::long_poll::dispatcher::wait;
-use crate::api::long_poll::queue::WaitQueue;
+use crate::api::long_poll::queue::PullQueue;
 use crate::api::state::Api;
 use crate::api::testing::{edge_with_store, edge_without_store};
 use crate::api::wire::error::Error;
@@ -86,7 +86,7 @@ async fn what_is_given_back_is_told_of_in_each_lane() {
     shards.dedup();
     assert!(shards.len() > 1, "all tasks are in one lane");
     // A queue whose hints nobody uses up.
-    let queue = Arc::new(WaitQueue::default());
+    let queue = Arc::new(PullQueue::default());
     api.pulls.waiters.queues().insert(topic.clone(), queue.clone());
     drop(taken);
     api.pending.close();

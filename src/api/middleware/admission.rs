@@ -15,11 +15,11 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 
-use crate::api::auth::{Caller, Refused};
+use crate::api::auth::{Caller, RefusedCall};
 use crate::api::concurrency_limit::Slot;
 use crate::api::middleware::audit::CallRecord;
 use crate::api::middleware::body::{self, read_body};
-use crate::api::middleware::call::Call;
+use crate::api::middleware::call::AdmittedCall;
 use crate::api::middleware::deadline::Deadline;
 use crate::api::middleware::response_budget::{keep_room, reserve, take_room};
 use crate::api::middleware::route::{BodySize, Route};
@@ -36,8 +36,13 @@ pub(crate) async fn admit(api: &Api, route: &Route, request: Request, next: Next
             let record = CallRecord::begin(&api.audit, route, &caller);
             let deadline = Deadline::after(api.params.timeout);
             let target = record.as_deref().map(CallRecord::target).unwrap_or_default();
-            let call =
-                Call { caller, slot, deadline: deadline.clone(), target, body: Bytes::new() };
+            let call = AdmittedCall {
+                caller,
+                slot,
+                deadline: deadline.clone(),
+                target,
+                body: Bytes::new(),
+            };
             let answer = handle(api, route, call, request, next);
             let answer = deadline.limit(route.only_reads, answer).await;
             let answer = answer.unwrap_or_else(IntoResponse::into_response);
@@ -64,7 +69,7 @@ async fn check(
     is_call: bool,
     uri: &Uri,
     headers: &HeaderMap,
-) -> Result<Option<(Caller, Slot)>, Refused> {
+) -> Result<Option<(Caller, Slot)>, RefusedCall> {
     let slot = match is_call {
         true => Some(api.slots.slot().await?),
         false => None,
@@ -84,7 +89,7 @@ async fn check(
 async fn handle(
     api: &Api,
     route: &Route,
-    mut call: Call,
+    mut call: AdmittedCall,
     request: Request,
     next: Next,
 ) -> Result<Response, Error> {

@@ -19,7 +19,7 @@ async fn edge(slots: usize) -> (Router, watch::Sender<bool>) {
     api.slots = ConcurrencyLimit::of(slots);
     let rule = (&[Scope::Produce][..], About::Topic);
     let routes: &'static Routes = Box::leak(Box::new(Routes::of(vec![
-        Route::call("/delay/task/add", "", rule, std::future::pending::<Response>),
+        Route::raw("/delay/task/add", "", rule, std::future::pending::<Response>),
         Route::part("/docs/panic", get(panicking)),
         Route::part("/healthz", get(async || "alive")),
     ])));

@@ -6,7 +6,7 @@
 use axum::response::Response;
 use delayd_wire::{AuditEntry, AuditResult, AuditSource, ErrorCode};
 
-use crate::api::auth::{Caller, Refused};
+use crate::api::auth::{Caller, RefusedCall};
 use crate::api::middleware::audit_target::KnownTarget;
 use crate::api::middleware::route::Route;
 use crate::api::wire::request_id;
@@ -44,7 +44,7 @@ impl<'a> CallRecord<'a> {
     }
 
     /// Records a call that was not admitted.
-    pub(crate) fn refused(log: &AuditLog, route: &Route, refused: &Refused) {
+    pub(crate) fn refused(log: &AuditLog, route: &Route, refused: &RefusedCall) {
         if !route.is_recorded() {
             return;
         }

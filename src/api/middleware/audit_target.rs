@@ -18,7 +18,7 @@ use crate::model::task::{Destination, ScheduleName, TaskId, Topic};
 /// What a call is about. It is known once the body has been read, and the handler adds what it
 /// found. The default belongs to a call that is not recorded, and stays empty.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct KnownTarget(Option<Arc<Mutex<Target>>>);
+pub(crate) struct KnownTarget(Option<Arc<Mutex<AuditTarget>>>);
 
 impl KnownTarget {
     pub(crate) fn of_a_record() -> Self {
@@ -28,7 +28,7 @@ impl KnownTarget {
     /// Sets what the body names.
     pub(crate) async fn read(&self, body: &Bytes) {
         if self.0.is_some() {
-            let target = reading(body.clone(), Target::read).await;
+            let target = reading(body.clone(), AuditTarget::read).await;
             self.change(|known| *known = target);
         }
     }
@@ -44,14 +44,14 @@ impl KnownTarget {
     }
 
     /// What is known.
-    pub(crate) fn get(&self) -> Target {
-        let lock = |target: &Arc<Mutex<Target>>| {
+    pub(crate) fn get(&self) -> AuditTarget {
+        let lock = |target: &Arc<Mutex<AuditTarget>>| {
             target.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
         self.0.as_ref().map(lock).unwrap_or_default()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Target)) {
+    fn change(&self, change: impl FnOnce(&mut AuditTarget)) {
         if let Some(target) = &self.0 {
             change(&mut target.lock().unwrap_or_else(PoisonError::into_inner));
         }
@@ -60,7 +60,7 @@ impl KnownTarget {
 
 /// The topic, destination, schedule and tasks that a request names.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Target {
+pub(crate) struct AuditTarget {
     topic: Option<Topic>,
     destination: Option<Destination>,
     schedule: Option<ScheduleName>,
@@ -73,7 +73,7 @@ pub(crate) struct Target {
 /// The fields of all administrative calls.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Fields<'a> {
+struct AuditedFields<'a> {
     #[serde(borrow)]
     topic: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -92,16 +92,16 @@ struct Fields<'a> {
 
 /// A record of an adopt.
 #[derive(Deserialize)]
-struct Adopted<'a> {
+struct AdoptRecord<'a> {
     #[serde(borrow, default)]
     topic: Option<Cow<'a, str>>,
 }
 
-impl Target {
+impl AuditTarget {
     /// What a body names.
     pub(crate) fn read(body: &[u8]) -> Self {
-        let fields: Fields<'_> = serde_json::from_slice(body).unwrap_or_default();
-        let records: Option<Vec<Adopted<'_>>> = value(fields.records);
+        let fields: AuditedFields<'_> = serde_json::from_slice(body).unwrap_or_default();
+        let records: Option<Vec<AdoptRecord<'_>>> = value(fields.records);
         let ids: Option<Vec<IgnoredAny>> = value(fields.task_ids);
         Self {
             topic: name(fields.topic).or_else(|| records.as_deref().and_then(common_topic)),
@@ -139,7 +139,7 @@ fn name<T: std::str::FromStr>(raw: Option<&RawValue>) -> Option<T> {
 }
 
 /// The topic of all records, if they have one in common.
-fn common_topic(records: &[Adopted<'_>]) -> Option<Topic> {
+fn common_topic(records: &[AdoptRecord<'_>]) -> Option<Topic> {
     let first = records.first()?.topic.as_deref()?;
     let is_common = records.iter().all(|record| record.topic.as_deref() == Some(first));
     is_common.then(|| first.parse().ok()).flatten()
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_target_has_names_and_counts_and_no_other_text() {
         let check = |body: &str, topic: Option<&str>, tasks: Option<u64>| {
-            let target = Target::read(body.as_bytes());
+            let target = AuditTarget::read(body.as_bytes());
             let expected = topic.map(|topic| topic.parse().unwrap());
             assert_eq!((target.topic, target.tasks), (expected, tasks), "{body}");
         };
@@ -165,11 +165,12 @@ mod tests {
         check(r#"{"topic":"t","topic":"u"}"#, None, None);
         check("no json", None, None);
         check("[1]", None, None);
-        let target = Target::read(br#"{"sn":"a.b","dry_run":true,"task_id":7}"#);
+        let target = AuditTarget::read(br#"{"sn":"a.b","dry_run":true,"task_id":7}"#);
         let (destination, task_id) = (Some("a.b".parse().unwrap()), Some(TaskId(7)));
-        let expected = Target { destination, task_id, dry_run: true, ..Target::default() };
+        let expected =
+            AuditTarget { destination, task_id, dry_run: true, ..AuditTarget::default() };
         assert_eq!(target, expected);
-        let schedule = |body: &str| Target::read(body.as_bytes()).schedule;
+        let schedule = |body: &str| AuditTarget::read(body.as_bytes()).schedule;
         assert_eq!(schedule(r#"{"schedule":"nightly"}"#), Some("nightly".parse().unwrap()));
         assert_eq!(schedule(r#"{"schedule":"not a name"}"#), None);
     }

@@ -17,8 +17,8 @@ use http_body_util::BodyExt;
 
 use crate::api::auth::Caller;
 use crate::api::concurrency_limit::Slot;
-use crate::api::memory_budget::{Budget, Exhausted};
-use crate::api::middleware::call::Call;
+use crate::api::memory_budget::{Exhausted, MemoryBudget};
+use crate::api::middleware::call::AdmittedCall;
 use crate::api::middleware::route::{BodySize, Route};
 use crate::api::params::Bounds;
 use crate::api::state::Api;
@@ -40,7 +40,7 @@ const MAX_SMALL: usize = 1 << 20;
 pub(crate) async fn read_body(
     api: &Api,
     route: &Route,
-    call: &mut Call,
+    call: &mut AdmittedCall,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(), Error> {
@@ -50,7 +50,7 @@ pub(crate) async fn read_body(
         BodySize::Content => (body_limit, &api.memory),
         BodySize::Small => (body_limit.min(MAX_SMALL), &api.memory),
     };
-    let room = Room { budget, token: call.caller.name(), limit };
+    let room = BodyRoom { budget, token: call.caller.name(), limit };
     let (whole, waited) = read(headers, body, &call.slot, room).await?;
     if waited {
         call.slot = api.slots.slot().await?;
@@ -76,8 +76,8 @@ async fn check_topic(caller: &Caller, body: &Bytes) -> Result<(), Error> {
 
 /// The room that a body has.
 #[derive(Clone, Copy)]
-struct Room<'a> {
-    budget: &'a Budget,
+struct BodyRoom<'a> {
+    budget: &'a MemoryBudget,
     token: Option<&'a str>,
     /// The most bytes.
     limit: usize,
@@ -89,7 +89,7 @@ async fn read(
     headers: &HeaderMap,
     mut body: Body,
     slot: &Slot,
-    room: Room<'_>,
+    room: BodyRoom<'_>,
 ) -> Result<(Bytes, bool), Error> {
     let mut waited = false;
     let whole = match check_type(headers).and_then(|()| check_encoding(headers)) {
@@ -125,7 +125,10 @@ pub(crate) fn refuse(headers: &HeaderMap, body: Body) {
     }
 }
 
-async fn whole(body: &mut Body, Room { budget, token, limit }: Room<'_>) -> Result<Bytes, Error> {
+async fn whole(
+    body: &mut Body,
+    BodyRoom { budget, token, limit }: BodyRoom<'_>,
+) -> Result<Bytes, Error> {
     let too_large = || Error::TooLarge(format!("body: is larger than {}", size(limit)));
     if body.size_hint().lower() > limit as u64 {
         return Err(too_large());
@@ -226,7 +229,7 @@ mod tests {
             for value in values {
                 headers.append(header::CONTENT_ENCODING, value.parse().unwrap());
             }
-            let room = Room { budget: &Budget::new(1_000), token: None, limit: 100 };
+            let room = BodyRoom { budget: &MemoryBudget::new(1_000), token: None, limit: 100 };
             let slot = ConcurrencyLimit::of(1).slot().await.unwrap();
             let whole = read(&headers, Body::from("{}"), &slot, room).await;
             match whole {

@@ -22,7 +22,7 @@ use crate::api::wire::json;
 
 /// An admitted call whose body has been read. It is an extension of the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct AdmittedCall {
     pub(crate) caller: Caller,
     /// Work that outlives the request may hold a clone.
     pub(crate) slot: Slot,
@@ -48,7 +48,7 @@ pub(crate) struct RawRequest {
 pub(crate) struct Json<T>(pub(crate) T);
 
 /// The call; without it, the request has skipped its admission. That is a bug, so it is refused.
-fn call(parts: &Parts) -> Result<&Call, Error> {
+fn call(parts: &Parts) -> Result<&AdmittedCall, Error> {
     parts.extensions.get().ok_or(Error::Internal)
 }
 

@@ -1,6 +1,6 @@
 //! Middleware: what every request passes around its handler.
 //!
-//! `router` puts the layers together. `admission` adds a [`call::Call`] to a request.
+//! `router` puts the layers together. `admission` adds a [`call::AdmittedCall`] to a request.
 
 pub(crate) mod admission;
 pub(crate) mod audit;

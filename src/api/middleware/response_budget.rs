@@ -10,8 +10,8 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 
 use crate::api::auth::Caller;
-use crate::api::memory_budget::{Budget, Exhausted, Share, held};
-use crate::api::middleware::call::Call;
+use crate::api::memory_budget::{BudgetShare, Exhausted, MemoryBudget, held};
+use crate::api::middleware::call::AdmittedCall;
 use crate::api::state::Api;
 use crate::api::wire::batch::LONGEST_ITEM;
 use crate::api::wire::error::Error;
@@ -23,7 +23,7 @@ const SMALL_ANSWER: usize = 1024;
 ///
 /// # Errors
 /// 503 if the budget is used up.
-pub(crate) fn reserve(api: &Api, call: &Call) -> Result<Share, Error> {
+pub(crate) fn reserve(api: &Api, call: &AdmittedCall) -> Result<BudgetShare, Error> {
     let items = most_items(&call.body, api.bounds().batch_limit);
     let longest = items * LONGEST_ITEM + SMALL_ANSWER;
     api.memory.answer(call.caller.name(), longest).map_err(|Exhausted| {
@@ -67,7 +67,7 @@ fn end_of_string(body: &[u8], mut at: usize) -> usize {
 }
 
 /// Keeps of the share what the answer takes.
-pub(crate) fn keep_room(mut share: Share, response: Response) -> Response {
+pub(crate) fn keep_room(mut share: BudgetShare, response: Response) -> Response {
     let length = length(&response);
     if length <= SMALL_ANSWER {
         return response;
@@ -80,13 +80,13 @@ fn length(response: &Response) -> usize {
     usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX)
 }
 
-fn accounted(share: Share, response: Response) -> Response {
+fn accounted(share: BudgetShare, response: Response) -> Response {
     response.map(|body| Body::new(Accounted { body, share: Arc::new(share) }))
 }
 
 /// Takes the answer's share. If the budget is used up, the answer is dropped: its body then returns
 /// pulled tasks to the store.
-pub(crate) fn take_room(budget: &Budget, caller: &Caller, response: Response) -> Response {
+pub(crate) fn take_room(budget: &MemoryBudget, caller: &Caller, response: Response) -> Response {
     let length = length(&response);
     if length <= SMALL_ANSWER {
         return response;
@@ -106,7 +106,7 @@ pub(crate) fn take_room(budget: &Budget, caller: &Caller, response: Response) ->
 /// `content-length`.
 struct Accounted {
     body: Body,
-    share: Arc<Share>,
+    share: Arc<BudgetShare>,
 }
 
 impl http_body::Body for Accounted {
@@ -151,7 +151,7 @@ mod tests {
     #[tokio::test]
     async fn batches_are_refused_before_they_are_stored_while_nobody_reads_the_answers() {
         let (mut api, _draining, _folder) = edge_with_store();
-        api.memory = Budget::new(3 * LONGEST);
+        api.memory = MemoryBudget::new(3 * LONGEST);
         let params = Params::new(Policy { max_attempts: 3, backoff: Default::default() });
         api.set_bounds(&Params { batch_limit: ITEMS, ..params });
         let api = Arc::new(api);

@@ -1,5 +1,6 @@
 //! A route as `api::routes` declares it.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use axum::handler::Handler;
@@ -9,7 +10,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::api::auth::{About, Access};
+use crate::api::middleware::call::Json;
 use crate::api::state::Api;
+use crate::api::wire::envelope::Success;
+use crate::api::wire::error::Error;
 use crate::api::wire::schema::{Described, described};
 use crate::model::token::Scope;
 
@@ -45,7 +49,7 @@ pub(crate) struct Operation {
     pub(crate) group: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) request: Option<fn() -> Described>,
-    pub(crate) answer: Answer,
+    pub(crate) answer: RouteAnswer,
     /// Error codes in addition to those of every call.
     pub(crate) errors: &'static [u16],
     /// Whether it reads the header `Idempotency-Key`.
@@ -53,7 +57,7 @@ pub(crate) struct Operation {
 }
 
 /// The successful answer of a route.
-pub(crate) enum Answer {
+pub(crate) enum RouteAnswer {
     /// JSON of one of these types.
     Json(Vec<fn() -> Described>),
     /// JSON with one of these HTTP statuses.
@@ -64,17 +68,59 @@ pub(crate) enum Answer {
     Text(&'static str),
 }
 
+/// A handler whose signature names the types of its call: its last argument is the request, and its
+/// result has the answer.
+pub(crate) trait TypedHandler<T>: Handler<T, Arc<Api>> {
+    type Request: ToSchema;
+    type Answer: ToSchema + Serialize;
+}
+
+/// Declares this for handlers with these arguments before the request.
+macro_rules! typed_handler {
+    ($($argument:ident)*) => {
+        impl<H, M, R, Q, A, $($argument),*> TypedHandler<(M, $($argument,)* Json<Q>)> for H
+        where
+            H: FnOnce($($argument,)* Json<Q>) -> R + Handler<(M, $($argument,)* Json<Q>), Arc<Api>>,
+            R: Future<Output = Result<Success<A>, Error>>,
+            Q: ToSchema,
+            A: ToSchema + Serialize,
+        {
+            type Request = Q;
+            type Answer = A;
+        }
+    };
+}
+
+typed_handler!(State);
+typed_handler!(State First);
+typed_handler!(State First Second);
+
 impl Route {
     /// A call under `/delay/`: its caller needs a token with one of the scopes that covers the
-    /// topics of the call. Unless the row says otherwise, it carries no content.
-    pub(crate) fn call<H: Handler<T, Arc<Api>>, T: 'static>(
+    /// topics of the call. Unless the row says otherwise, it carries no content. The signature of
+    /// its handler has the types of request and answer.
+    pub(crate) fn call<H: TypedHandler<T>, T: 'static>(
+        path: &'static str,
+        summary: &'static str,
+        access: (&'static [Scope], About),
+        handler: H,
+    ) -> Self
+    where
+        delayd_wire::SuccessAnswer<H::Answer>: ToSchema,
+    {
+        Self::raw(path, summary, access, handler).reads::<H::Request>().answers::<H::Answer>()
+    }
+
+    /// As [`Route::call`], for a handler that reads the body or writes the answer itself: the row
+    /// has the types.
+    pub(crate) fn raw<H: Handler<T, Arc<Api>>, T: 'static>(
         path: &'static str,
         summary: &'static str,
         (scopes, about): (&'static [Scope], About),
         handler: H,
     ) -> Self {
         let group = path.split('/').nth(2).expect("/delay/<group>/<verb>");
-        let answer = Answer::Json(Vec::new());
+        let answer = RouteAnswer::Json(Vec::new());
         let operation =
             Operation { group, summary, request: None, answer, errors: &[], takes_key: false };
         Self {
@@ -89,7 +135,7 @@ impl Route {
     pub(crate) fn page(
         path: &'static str,
         summary: &'static str,
-        answer: Answer,
+        answer: RouteAnswer,
         page: MethodRouter<Arc<Api>>,
     ) -> Self {
         let operation = Operation {
@@ -150,18 +196,18 @@ impl Route {
     /// Adds a type of the answer. A call with several types answers with any of them.
     pub(crate) fn answers<A: ToSchema + Serialize>(self) -> Self
     where
-        delayd_wire::Answer<A>: ToSchema,
+        delayd_wire::SuccessAnswer<A>: ToSchema,
     {
         self.documented(|operation| {
-            if let Answer::Json(answers) = &mut operation.answer {
-                answers.push(described::<delayd_wire::Answer<A>>);
+            if let RouteAnswer::Json(answers) = &mut operation.answer {
+                answers.push(described::<delayd_wire::SuccessAnswer<A>>);
             }
         })
     }
 
     /// Sets the type of the server-sent events that are the answer.
     pub(crate) fn streams<E: ToSchema>(self) -> Self {
-        self.documented(|operation| operation.answer = Answer::Events(described::<E>))
+        self.documented(|operation| operation.answer = RouteAnswer::Events(described::<E>))
     }
 
     /// Sets the error codes in addition to those of every call.

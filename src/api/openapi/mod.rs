@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::api::auth::{About, Access};
-use crate::api::middleware::route::{Answer, Operation, Route};
+use crate::api::middleware::route::{Operation, Route, RouteAnswer};
 use crate::api::middleware::router::Routes;
 use crate::api::wire::schema::{Described, described, reference};
 use crate::model::task::TopicPolicy;
@@ -91,7 +91,7 @@ fn described_operation(
     let mut responses = Map::new();
     let ok = |content: Value| json!({"description": "Success.", "content": content});
     match answer {
-        Answer::Json(answers) => {
+        RouteAnswer::Json(answers) => {
             let answers: Vec<Described> = answers.iter().map(|described| described()).collect();
             let places: Vec<Value> = answers.iter().map(|answer| json(&answer.place)).collect();
             answers.into_iter().for_each(|answer| take_in(answer, schemas));
@@ -99,7 +99,7 @@ fn described_operation(
                 if places.len() == 1 { places[0].clone() } else { json!({"anyOf": places}) };
             responses.insert("200".into(), ok(json!({"application/json": {"schema": schema}})));
         }
-        Answer::Health(answer, statuses) => {
+        RouteAnswer::Health(answer, statuses) => {
             let answer = answer();
             for status in *statuses {
                 responses.insert(
@@ -109,14 +109,14 @@ fn described_operation(
             }
             take_in(answer, schemas);
         }
-        Answer::Events(event) => {
+        RouteAnswer::Events(event) => {
             let event = event();
             let data = "Server-sent events. The schema is that of the data of each.";
             let content = json!({"text/event-stream": {"schema": event.place}});
             responses.insert("200".into(), json!({"description": data, "content": content}));
             take_in(event, schemas);
         }
-        Answer::Text(kind) => {
+        RouteAnswer::Text(kind) => {
             responses.insert("200".into(), ok(json!({ *kind: {} })));
         }
     }

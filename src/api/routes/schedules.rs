@@ -1,6 +1,6 @@
 //! The rows of the calls under `/delay/schedule/`.
 
-use delayd_wire::{self as wire, Nothing};
+use delayd_wire as wire;
 
 use super::{READ, UNKNOWN};
 use crate::api::auth::About::{EachOfThem, Topic};
@@ -14,7 +14,7 @@ use crate::model::token::Scope::{self, Admin, Produce};
 /// moments, and reads nothing that is stored.
 pub(super) fn schedules() -> Vec<Route> {
     vec![
-        Route::call(
+        Route::raw(
             "/delay/schedule/set",
             "Create or change a recurring schedule",
             (&[Admin], Topic),
@@ -30,8 +30,6 @@ pub(super) fn schedules() -> Vec<Route> {
             schedule::manage::get,
         )
         .only_reads()
-        .reads::<schedule::manage::Request>()
-        .answers::<wire::ScheduleShown>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/list",
@@ -40,8 +38,6 @@ pub(super) fn schedules() -> Vec<Route> {
             schedule::manage::list,
         )
         .only_reads()
-        .reads::<schedule::manage::ListRequest>()
-        .answers::<wire::Schedules>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/pause",
@@ -49,8 +45,6 @@ pub(super) fn schedules() -> Vec<Route> {
             (&[Admin], Topic),
             schedule::manage::pause,
         )
-        .reads::<schedule::manage::Request>()
-        .answers::<wire::ScheduleShown>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/resume",
@@ -58,8 +52,6 @@ pub(super) fn schedules() -> Vec<Route> {
             (&[Admin], Topic),
             schedule::manage::resume,
         )
-        .reads::<schedule::manage::Request>()
-        .answers::<wire::ScheduleShown>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/delete",
@@ -67,8 +59,6 @@ pub(super) fn schedules() -> Vec<Route> {
             (&[Admin], Topic),
             schedule::manage::delete,
         )
-        .reads::<schedule::manage::Request>()
-        .answers::<Nothing>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/run",
@@ -76,8 +66,6 @@ pub(super) fn schedules() -> Vec<Route> {
             (&[Produce], Topic),
             schedule::add::run,
         )
-        .reads::<schedule::add::RunRequest>()
-        .answers::<wire::ScheduleRan>()
         .errors(&[1004, 1022])
         .takes_key(),
         Route::call(
@@ -86,8 +74,6 @@ pub(super) fn schedules() -> Vec<Route> {
             (&[Admin], Topic),
             schedule::add::backfill,
         )
-        .reads::<schedule::add::BackfillRequest>()
-        .answers::<wire::ScheduleBackfilled>()
         .errors(&[1004, 1022]),
         Route::call(
             "/delay/schedule/records",
@@ -95,8 +81,6 @@ pub(super) fn schedules() -> Vec<Route> {
             (&[Admin], Topic),
             schedule::transfer::records,
         )
-        .reads::<schedule::transfer::RecordsRequest>()
-        .answers::<wire::ScheduleRecords>()
         .errors(UNKNOWN),
         Route::call(
             "/delay/schedule/moved",
@@ -104,10 +88,8 @@ pub(super) fn schedules() -> Vec<Route> {
             (&[Admin], Topic),
             schedule::transfer::moved,
         )
-        .reads::<schedule::transfer::MovedRequest>()
-        .answers::<wire::SchedulesEnded>()
         .errors(UNKNOWN),
-        Route::call(
+        Route::raw(
             "/delay/schedule/adopt",
             "Store recurring schedules of another store, which continue here",
             (&[Admin], Topic),
@@ -117,7 +99,7 @@ pub(super) fn schedules() -> Vec<Route> {
         .reads::<schedule::adopt::Request>()
         .answers::<wire::ScheduleAdoptAnswer>()
         .errors(&[1009]),
-        Route::call(
+        Route::raw(
             "/delay/schedule/preview",
             "Show the next moments of a recurring schedule",
             (&Scope::ALL, EachOfThem),

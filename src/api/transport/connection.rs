@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::api::transport::handshake::Secured;
-use crate::api::transport::io_timeouts::{IoActivity, IoTimeouts, Overdue};
+use crate::api::transport::io_timeouts::{IoActivity, IoTimeouts, PassedTimeout};
 use crate::api::transport::tracked_io::TrackedIo;
 
 /// How much of an answer hyper buffers before the socket accepts it. It is small, so that hyper
@@ -85,9 +85,9 @@ where
         let end = async {
             tokio::select! {
                 biased;
-                why = activity.overdue(&slots) => End::Overdue(why),
-                () = drained => End::Drained,
-                () = cut_off.cancelled() => End::Cut,
+                why = activity.overdue(&slots) => ConnectionEnd::Overdue(why),
+                () = drained => ConnectionEnd::Drained,
+                () = cut_off.cancelled() => ConnectionEnd::Cut,
             }
         };
         // The set polls this future only when it has been woken. Polled directly, it would run with
@@ -134,16 +134,16 @@ where
             Some(end) = end.next() => end,
         };
         let grace = match end {
-            End::Overdue(why) => {
+            ConnectionEnd::Overdue(why) => {
                 tracing::debug!("A connection took too long ({why:?}) and is closed");
-                if matches!(why, Overdue::Head | Overdue::Answer) {
+                if matches!(why, PassedTimeout::Head | PassedTimeout::Answer) {
                     return;
                 }
                 timeouts.answer
             }
             // Only the cut-off ends it.
-            End::Drained => Duration::MAX,
-            End::Cut => return,
+            ConnectionEnd::Drained => Duration::MAX,
+            ConnectionEnd::Cut => return,
         };
         Pin::new(&mut connection).graceful_shutdown();
         tokio::select! {
@@ -155,8 +155,8 @@ where
 }
 
 /// Why the server ends a connection.
-enum End {
-    Overdue(Overdue),
+enum ConnectionEnd {
+    Overdue(PassedTimeout),
     Drained,
     Cut,
 }

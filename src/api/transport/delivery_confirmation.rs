@@ -50,7 +50,7 @@ pub(crate) fn watched(
     deadline: Instant,
     then: impl FnOnce(Confirmation) + Send + 'static,
 ) -> Body {
-    Body::new(Watched { left: bytes, deadline, pauses: 0, then: Some(then) })
+    Body::new(WatchedBody { left: bytes, deadline, pauses: 0, then: Some(then) })
 }
 
 /// Ends a body whose last byte is withheld.
@@ -58,7 +58,7 @@ pub(crate) fn watched(
 #[error("the answer was not read in time")]
 struct TooLate;
 
-struct Watched<F: FnOnce(Confirmation)> {
+struct WatchedBody<F: FnOnce(Confirmation)> {
     left: Bytes,
     deadline: Instant,
     pauses: u8,
@@ -66,7 +66,7 @@ struct Watched<F: FnOnce(Confirmation)> {
     then: Option<F>,
 }
 
-impl<F: FnOnce(Confirmation)> Watched<F> {
+impl<F: FnOnce(Confirmation)> WatchedBody<F> {
     fn tell(&mut self, confirmation: Confirmation) {
         if let Some(then) = self.then.take() {
             then(confirmation);
@@ -74,16 +74,16 @@ impl<F: FnOnce(Confirmation)> Watched<F> {
     }
 }
 
-impl<F: FnOnce(Confirmation)> Drop for Watched<F> {
+impl<F: FnOnce(Confirmation)> Drop for WatchedBody<F> {
     fn drop(&mut self) {
         self.tell(Confirmation::NotWritten);
     }
 }
 
 // No field needs pinning.
-impl<F: FnOnce(Confirmation)> Unpin for Watched<F> {}
+impl<F: FnOnce(Confirmation)> Unpin for WatchedBody<F> {}
 
-impl<F: FnOnce(Confirmation)> http_body::Body for Watched<F> {
+impl<F: FnOnce(Confirmation)> http_body::Body for WatchedBody<F> {
     type Data = Bytes;
     type Error = TooLate;
 

@@ -26,12 +26,12 @@ const HANDSHAKE: Duration = Duration::from_secs(5);
 const WRITE_BUFFER: usize = 16 * 1024;
 
 /// A connection with TLS.
-type Tls = Box<TlsStream<TrackedIo<TcpStream>>>;
+type TlsConnection = Box<TlsStream<TrackedIo<TcpStream>>>;
 
 /// TLS on the port.
 #[derive(Clone, Debug)]
 pub(crate) struct Secured {
-    server: Arc<tls::Server>,
+    server: Arc<tls::TlsServer>,
     handshakes: Arc<Handshakes>,
 }
 
@@ -41,7 +41,7 @@ struct Handshakes(Mutex<(u64, BTreeMap<u64, oneshot::Sender<()>>)>);
 
 impl Handshakes {
     /// Takes a place. The receiver resolves when the place is needed for a later handshake.
-    fn enter(&self) -> (Place<'_>, oneshot::Receiver<()>) {
+    fn enter(&self) -> (HandshakePlace<'_>, oneshot::Receiver<()>) {
         let (open, ends) = oneshot::channel();
         let mut handshakes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, all) = &mut *handshakes;
@@ -50,17 +50,17 @@ impl Handshakes {
             all.pop_first();
         }
         all.insert(*next, open);
-        (Place { handshakes: self, number: *next }, ends)
+        (HandshakePlace { handshakes: self, number: *next }, ends)
     }
 }
 
 /// The place of a handshake. Dropping it leaves the place to others.
-struct Place<'a> {
+struct HandshakePlace<'a> {
     handshakes: &'a Handshakes,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Drop for HandshakePlace<'_> {
     fn drop(&mut self) {
         let mut handshakes = self.handshakes.0.lock().unwrap_or_else(PoisonError::into_inner);
         handshakes.1.remove(&self.number);
@@ -68,12 +68,12 @@ impl Drop for Place<'_> {
 }
 
 impl Secured {
-    pub(crate) fn new(server: Arc<tls::Server>) -> Self {
+    pub(crate) fn new(server: Arc<tls::TlsServer>) -> Self {
         Self { server, handshakes: Arc::default() }
     }
 
     /// The connection after the handshake; `None` if that failed.
-    pub(crate) async fn accept(&self, io: TrackedIo<TcpStream>) -> Option<Tls> {
+    pub(crate) async fn accept(&self, io: TrackedIo<TcpStream>) -> Option<TlsConnection> {
         // A silent caller takes no place from others. `readable` would resolve for some of them.
         io.stream.peek(&mut [0]).await.ok()?;
         let (_place, ends) = self.handshakes.enter();

@@ -48,7 +48,7 @@ impl Default for IoTimeouts {
 
 /// Which timeout has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overdue {
+pub(crate) enum PassedTimeout {
     /// For a request's head.
     Head,
     /// For the socket.
@@ -152,7 +152,7 @@ impl IoActivity {
     }
 
     /// Returns when a timeout has passed.
-    pub(crate) async fn overdue(&self, slots: &Semaphore) -> Overdue {
+    pub(crate) async fn overdue(&self, slots: &Semaphore) -> PassedTimeout {
         // A wait may begin at any moment, so the timer runs at least this often.
         let shortest = self.timeouts.head.min(self.timeouts.answer).min(self.timeouts.idle);
         loop {
@@ -173,20 +173,20 @@ impl Moments {
     }
 
     /// The earliest deadline of everything the connection waits for.
-    fn deadline(&self, timeouts: &IoTimeouts, is_crowded: bool) -> (Instant, Overdue) {
+    fn deadline(&self, timeouts: &IoTimeouts, is_crowded: bool) -> (Instant, PassedTimeout) {
         if let Some(since) = self.blocked {
-            return (since + timeouts.answer, Overdue::Answer);
+            return (since + timeouts.answer, PassedTimeout::Answer);
         }
         if self.running > 0 {
             // The caller is not late with anything: check again soon.
-            return (Instant::now() + timeouts.head, Overdue::Head);
+            return (Instant::now() + timeouts.head, PassedTimeout::Head);
         }
         match self.head {
-            Some(since) => (since + timeouts.head, Overdue::Head),
+            Some(since) => (since + timeouts.head, PassedTimeout::Head),
             None => (
                 self.idle
                     + if is_crowded { timeouts.head.min(timeouts.idle) } else { timeouts.idle },
-                Overdue::Idle,
+                PassedTimeout::Idle,
             ),
         }
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     /// Waits for a timeout, and returns which one and after how many seconds.
-    async fn overdue(activity: &IoActivity, slots: &Semaphore) -> (Overdue, u64) {
+    async fn overdue(activity: &IoActivity, slots: &Semaphore) -> (PassedTimeout, u64) {
         let started = Instant::now();
         let why = activity.overdue(slots).await;
         (why, (started.elapsed() + SECOND / 2).as_secs())
@@ -226,7 +226,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_says_nothing_or_drips_a_head_is_overdue_in_time() {
         let (activity, slots) = fresh();
-        assert_eq!(overdue(&activity, &slots).await, (Overdue::Head, 10));
+        assert_eq!(overdue(&activity, &slots).await, (PassedTimeout::Head, 10));
         let (activity, slots) = fresh();
         drop(activity.asked());
         tokio::time::advance(20 * SECOND).await;
@@ -234,18 +234,18 @@ mod tests {
             activity.came();
             tokio::time::advance(SECOND).await;
         }
-        assert_eq!(overdue(&activity, &slots).await, (Overdue::Head, 1));
+        assert_eq!(overdue(&activity, &slots).await, (PassedTimeout::Head, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_has_longer_unless_others_wait_for_its_slot() {
         let (activity, slots) = fresh();
         drop(activity.asked());
-        assert_eq!(overdue(&activity, &slots).await, (Overdue::Idle, 75));
+        assert_eq!(overdue(&activity, &slots).await, (PassedTimeout::Idle, 75));
         let (activity, slots) = fresh();
         drop(activity.asked());
         slots.forget_permits(1);
-        assert_eq!(overdue(&activity, &slots).await, (Overdue::Idle, 10));
+        assert_eq!(overdue(&activity, &slots).await, (PassedTimeout::Idle, 10));
     }
 
     #[tokio::test(start_paused = true)]
@@ -255,7 +255,7 @@ mod tests {
         activity.came();
         assert!(tokio::time::timeout(1000 * SECOND, activity.overdue(&slots)).await.is_err());
         drop(running);
-        assert_eq!(overdue(&activity, &slots).await, (Overdue::Idle, 75));
+        assert_eq!(overdue(&activity, &slots).await, (PassedTimeout::Idle, 75));
     }
 
     #[tokio::test(start_paused = true)]
@@ -267,11 +267,11 @@ mod tests {
             tokio::time::advance(SECOND).await;
             activity.took(1);
         }
-        assert_eq!(overdue(&activity, &slots).await, (Overdue::Answer, 1));
+        assert_eq!(overdue(&activity, &slots).await, (PassedTimeout::Answer, 1));
         activity.took(STEP);
         activity.blocked();
-        assert_eq!(overdue(&activity, &slots).await, (Overdue::Answer, 10));
+        assert_eq!(overdue(&activity, &slots).await, (PassedTimeout::Answer, 10));
         activity.flushed();
-        assert_eq!(overdue(&activity, &slots).await.0, Overdue::Idle);
+        assert_eq!(overdue(&activity, &slots).await.0, PassedTimeout::Idle);
     }
 }

@@ -80,7 +80,7 @@ pub async fn serve<S>(
     listener: TcpListener,
     service: S,
     params: ServerParams,
-    tls: Option<Arc<tls::Server>>,
+    tls: Option<Arc<tls::TlsServer>>,
     shutdown: impl Future<Output = ()>,
 ) where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send>

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::api::auth::Caller;
-use crate::api::memory_budget::Budget;
+use crate::api::memory_budget::MemoryBudget;
 use crate::api::middleware::response_budget::take_room;
 use crate::api::transport::delivery_confirmation::{Confirmation, watched};
 
@@ -189,7 +189,7 @@ async fn half_a_head_does_not_hold_up_the_drain_for_longer_than_its_patience() {
 async fn a_long_answer_says_how_long_it_is() {
     let later = tokio::time::Instant::now() + Duration::from_secs(3600);
     let long = async move || Response::new(watched(vec![b'x'; 3000].into(), later, drop));
-    let budget = Budget::new(1 << 20);
+    let budget = MemoryBudget::new(1 << 20);
     let router = Router::new().route("/", get(long)).layer(map_response(move |response| {
         std::future::ready(take_room(&budget, &Caller::anyone(), response))
     }));

@@ -1,6 +1,6 @@
 //! The envelope of successful answers.
 
-/// A successful answer, written as [`delayd_wire::Answer`].
+/// A successful answer, written as [`delayd_wire::SuccessAnswer`].
 #[derive(Debug)]
 pub(crate) struct Success<T> {
     pub(crate) fields: T,

@@ -81,7 +81,7 @@ fn unreserved(key: String, field: &str) -> Result<String, Error> {
 
 /// When a task is due, as a request says it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Given<'a> {
+pub(crate) enum GivenDue<'a> {
     /// With a number.
     Moment(Moment),
     /// With a text. The text counts, because other zone data may read it as another moment.
@@ -95,13 +95,13 @@ pub(crate) fn idempotency(
     key: String,
     window: Duration,
     topic: &Topic,
-    (moment, destination, options, content): (Given<'_>, &Destination, &Options, &str),
+    (moment, destination, options, content): (GivenDue<'_>, &Destination, &Options, &str),
 ) -> Idempotency {
     let moment = match moment {
-        Given::Moment(Moment::At(moment)) => format!("@{}", moment.0),
-        Given::Moment(Moment::After(wait)) => format!("+{}", wait.as_millis()),
+        GivenDue::Moment(Moment::At(moment)) => format!("@{}", moment.0),
+        GivenDue::Moment(Moment::After(wait)) => format!("+{}", wait.as_millis()),
         // With the length of the first text, so that different pairs cannot be the same.
-        Given::Text { at, zone } => format!("at {} {at}{}", at.len(), zone.unwrap_or_default()),
+        GivenDue::Text { at, zone } => format!("at {} {at}{}", at.len(), zone.unwrap_or_default()),
     };
     let options = serde_json::to_string(options).expect("options are plain data");
     let mut hash = sha1_smol::Sha1::new();
@@ -179,7 +179,7 @@ mod tests {
             idempotency("k".into(), Duration::ZERO, &topic, (moment, &sn, options, content))
                 .fingerprint
         };
-        let after = |millis| Given::Moment(Moment::After(Duration::from_millis(millis)));
+        let after = |millis| GivenDue::Moment(Moment::After(Duration::from_millis(millis)));
         let (now, later) = (after(0), after(1));
         let plain = Options::default();
         let first = of(now, "a", &plain, "{}");
@@ -187,8 +187,8 @@ mod tests {
         let thrice = Options { max_attempts: Some(3), ..Options::default() };
         for other in [
             of(later, "a", &plain, "{}"),
-            of(Given::Moment(Moment::At(UnixMillis(0))), "a", &plain, "{}"),
-            of(Given::Text { at: "0", zone: None }, "a", &plain, "{}"),
+            of(GivenDue::Moment(Moment::At(UnixMillis(0))), "a", &plain, "{}"),
+            of(GivenDue::Text { at: "0", zone: None }, "a", &plain, "{}"),
             of(now, "b", &plain, "{}"),
             of(now, "a", &thrice, "{}"),
             of(now, "a", &plain, "{ }"),
@@ -202,7 +202,7 @@ mod tests {
     fn the_fingerprint_of_a_number_never_changes() {
         let of = |moment| {
             let (topic, sn): (Topic, Destination) = ("t".parse().unwrap(), "a".parse().unwrap());
-            let what = (Given::Moment(moment), &sn, &Options::default(), "{}");
+            let what = (GivenDue::Moment(moment), &sn, &Options::default(), "{}");
             idempotency("k".into(), Duration::ZERO, &topic, what).fingerprint
         };
         // By Python's hashlib.
@@ -216,7 +216,7 @@ mod tests {
     fn a_fingerprint_covers_the_texts_of_the_time_and_the_zone() {
         let of = |at, zone| {
             let (topic, sn): (Topic, Destination) = ("t".parse().unwrap(), "a".parse().unwrap());
-            let what = (Given::Text { at, zone }, &sn, &Options::default(), "{}");
+            let what = (GivenDue::Text { at, zone }, &sn, &Options::default(), "{}");
             idempotency("k".into(), Duration::ZERO, &topic, what).fingerprint
         };
         let first = of("2026-11-23 20:00", Some("Asia/Shanghai"));

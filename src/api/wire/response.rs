@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::response::{IntoResponse, Response};
-use delayd_wire::{Answer, ErrorCode, Failure};
+use delayd_wire::{ErrorCode, Failure, SuccessAnswer};
 use http::{HeaderValue, header};
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::model::task::State;
 
 impl<T: Serialize> IntoResponse for Success<T> {
     fn into_response(self) -> Response {
-        match serde_json::to_vec(&Answer::of(self.fields)) {
+        match serde_json::to_vec(&SuccessAnswer::of(self.fields)) {
             Ok(text) => json(text),
             Err(error) => {
                 tracing::error!(%error, "An answer cannot be written as JSON: {error}");

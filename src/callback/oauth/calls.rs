@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::{Next, OAuth, Token};
+use super::{AccessToken, AfterRefusal, OAuth};
 use crate::callback::client::Call;
 use crate::callback::{Answer, Client};
 
@@ -25,9 +25,9 @@ impl Client {
             return Ok(response);
         }
         match oauth.refused_until(&token, deadline).await {
-            Next::Count => Ok(response),
-            Next::GiveBack => Err(Answer::NoToken),
-            Next::Repeat(other) => {
+            AfterRefusal::Count => Ok(response),
+            AfterRefusal::GiveBack => Err(Answer::NoToken),
+            AfterRefusal::Repeat(other) => {
                 drop(response);
                 let response = self.answered(call, Some(&other), deadline).await?;
                 is_refused(&response, &other);
@@ -38,7 +38,7 @@ impl Client {
 }
 
 /// Whether the receiver refused the token. Otherwise the token was good.
-fn is_refused(response: &Response<Incoming>, token: &Arc<Token>) -> bool {
+fn is_refused(response: &Response<Incoming>, token: &Arc<AccessToken>) -> bool {
     let is_refused = response.status() == StatusCode::UNAUTHORIZED;
     if !is_refused {
         token.was_taken();

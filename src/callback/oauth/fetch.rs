@@ -17,7 +17,7 @@ use url::form_urlencoded::{Serializer, byte_serialize};
 use super::OAuthParams;
 use crate::callback::Client;
 use crate::callback::client::{DELAYD, IDENTITY, JSON};
-use crate::callback::content::Content;
+use crate::callback::content::CallBody;
 use crate::callback::encoding::decoded;
 use crate::callback::secret_text::Unexpected;
 use crate::callback::trouble::Trouble;
@@ -47,7 +47,7 @@ const CODES: [&str; 9] = [
 ];
 
 /// What the token endpoint granted.
-pub(super) struct Grant {
+pub(super) struct TokenGrant {
     /// The value of `Authorization`.
     pub(super) header: HeaderValue,
     /// The token alone.
@@ -83,12 +83,12 @@ pub(super) async fn fetch(
     params: &OAuthParams,
     secret: &str,
     timeout: Duration,
-) -> Result<Grant, Ungranted> {
+) -> Result<TokenGrant, Ungranted> {
     let asked = tokio::time::timeout(timeout, ask(client, params, secret)).await;
     asked.unwrap_or(Err(Ungranted::NoAnswer(Trouble::TimedOut(timeout))))
 }
 
-async fn ask(client: &Client, params: &OAuthParams, secret: &str) -> Result<Grant, Ungranted> {
+async fn ask(client: &Client, params: &OAuthParams, secret: &str) -> Result<TokenGrant, Ungranted> {
     let trouble = |error: &(dyn std::error::Error + 'static)| {
         Ungranted::NoAnswer(Trouble::of(error, client.connect_timeout()))
     };
@@ -104,13 +104,13 @@ async fn ask(client: &Client, params: &OAuthParams, secret: &str) -> Result<Gran
     read(head.status, &decoded(&head.headers, &body, false, LONGEST_ANSWER).body)
 }
 
-fn request(params: &OAuthParams, secret: &str) -> Request<Content> {
+fn request(params: &OAuthParams, secret: &str) -> Request<CallBody> {
     let mut form = Serializer::new(String::new());
     form.append_pair("grant_type", "client_credentials");
     if let Some(scope) = &params.scope {
         form.append_pair("scope", scope);
     }
-    let mut request = Request::new(Content::new(Bytes::from(form.finish())));
+    let mut request = Request::new(CallBody::new(Bytes::from(form.finish())));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = params.token_url.clone();
     let headers = request.headers_mut();
@@ -139,7 +139,7 @@ pub(super) fn basic_pair(id: &str, secret: &str) -> String {
 }
 
 /// What the answer grants.
-fn read(status: StatusCode, body: &[u8]) -> Result<Grant, Ungranted> {
+fn read(status: StatusCode, body: &[u8]) -> Result<TokenGrant, Ungranted> {
     let answer = serde_json::from_slice::<Value>(body).unwrap_or(Value::Null);
     if status != StatusCode::OK {
         let given = answer["error"].as_str();
@@ -160,7 +160,7 @@ fn read(status: StatusCode, body: &[u8]) -> Result<Grant, Ungranted> {
         return Err(Ungranted::Unusable("an access_token of visible ASCII"));
     };
     header.set_sensitive(true);
-    Ok(Grant { header, token: token.to_owned(), lifetime: lifetime(&answer["expires_in"]) })
+    Ok(TokenGrant { header, token: token.to_owned(), lifetime: lifetime(&answer["expires_in"]) })
 }
 
 /// `expires_in`: seconds, as a number or, of some servers, as a text.

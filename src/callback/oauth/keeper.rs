@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::OAuth;
-use super::fetch::{Grant, Ungranted, basic_pair, fetch};
+use super::fetch::{TokenGrant, Ungranted, basic_pair, fetch};
 use crate::callback::Client;
 
 /// How long one request may take.
@@ -44,7 +44,7 @@ pub async fn keep(oauth: Arc<OAuth>, client: Client, told: impl Fn(bool)) {
 }
 
 /// Requests a token once.
-async fn request(oauth: &Arc<OAuth>, client: &Client) -> Result<Grant, Ungranted> {
+async fn request(oauth: &Arc<OAuth>, client: &Client) -> Result<TokenGrant, Ungranted> {
     let params = oauth.params();
     let source = params.client_secret.clone();
     // It may be a file.

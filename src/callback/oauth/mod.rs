@@ -41,7 +41,7 @@ mod params;
 #[cfg(test)]
 mod tests;
 
-use fetch::Grant;
+use fetch::TokenGrant;
 pub use keeper::keep;
 pub use params::OAuthParams;
 
@@ -74,7 +74,7 @@ struct Remembered {
 /// The current token, or why there is none.
 #[derive(Clone)]
 struct KnownToken {
-    token: Result<Arc<Token>, String>,
+    token: Result<Arc<AccessToken>, String>,
     /// The number of the last token.
     number: u64,
     /// How many requests failed.
@@ -86,7 +86,7 @@ struct KnownToken {
 }
 
 /// An access token.
-pub(super) struct Token {
+pub(super) struct AccessToken {
     pub(super) header: HeaderValue,
     number: u64,
     expires: Instant,
@@ -98,9 +98,9 @@ pub(super) struct Token {
 }
 
 /// What a refused call does next.
-enum Next {
+enum AfterRefusal {
     /// It is repeated with this token.
-    Repeat(Arc<Token>),
+    Repeat(Arc<AccessToken>),
     /// The refusal counts.
     Count,
     /// It is given back.
@@ -152,48 +152,50 @@ impl OAuth {
     }
 
     /// The token for a call that begins now.
-    fn token(&self) -> Option<Arc<Token>> {
+    fn token(&self) -> Option<Arc<AccessToken>> {
         let token = self.state.borrow().token.clone().ok()?;
         (token.expires > Instant::now()).then_some(token)
     }
 
     /// What a call does that was refused with this token. It waits for another one until
     /// `deadline`.
-    async fn refused_until(&self, token: &Token, deadline: Instant) -> Next {
+    async fn refused_until(&self, token: &AccessToken, deadline: Instant) -> AfterRefusal {
         match timeout_at(deadline, self.refused(token)).await {
             Ok(next) => next,
             // The keeper is slower than the call, and the last token was refused, too. If the task
             // is refused with every token, it would be called for ever.
-            Err(_) if token.is_replacement => Next::Count,
-            Err(_) => Next::GiveBack,
+            Err(_) if token.is_replacement => AfterRefusal::Count,
+            Err(_) => AfterRefusal::GiveBack,
         }
     }
 
     /// What a call does that was refused with this token. It may wait for a request of another.
-    async fn refused(&self, token: &Token) -> Next {
+    async fn refused(&self, token: &AccessToken) -> AfterRefusal {
         let mut state = self.state.subscribe();
         let failures = {
             let now = state.borrow_and_update();
             match &now.token {
-                Ok(other) if other.number != token.number => return Next::Repeat(other.clone()),
+                Ok(other) if other.number != token.number => {
+                    return AfterRefusal::Repeat(other.clone());
+                }
                 Ok(_) => now.failures,
-                Err(_) => return Next::GiveBack,
+                Err(_) => return AfterRefusal::GiveBack,
             }
         };
         let was_taken = token.is_taken.swap(false, Ordering::AcqRel);
         if state.borrow().is_failing {
             // The endpoint was asked a moment ago. The first refusal may be the task's alone.
             if was_taken {
-                return Next::Count;
+                return AfterRefusal::Count;
             }
             self.drop_refused(token.number);
-            return Next::GiveBack;
+            return AfterRefusal::GiveBack;
         }
         if !token.is_refused.load(Ordering::Acquire) {
             let (now, mut repeats) =
                 (Instant::now(), self.repeats.lock().unwrap_or_else(PoisonError::into_inner));
             if repeats.available(now) == 0 {
-                return Next::Count;
+                return AfterRefusal::Count;
             }
             if !token.is_refused.swap(true, Ordering::AcqRel) {
                 repeats.take(1, now);
@@ -205,11 +207,13 @@ impl OAuth {
             let _ = state.changed().await;
             let now = state.borrow_and_update();
             match &now.token {
-                Ok(other) if other.number != token.number => return Next::Repeat(other.clone()),
+                Ok(other) if other.number != token.number => {
+                    return AfterRefusal::Repeat(other.clone());
+                }
                 // Other calls succeeded with it meanwhile.
-                Ok(_) if now.failures != failures => return Next::Count,
+                Ok(_) if now.failures != failures => return AfterRefusal::Count,
                 Ok(_) => {}
-                Err(_) => return Next::GiveBack,
+                Err(_) => return AfterRefusal::GiveBack,
             }
         }
     }
@@ -220,14 +224,14 @@ impl OAuth {
         state.token.as_ref().is_ok_and(|token| token.is_refused.load(Ordering::Acquire))
     }
 
-    fn granted(&self, grant: Grant, asked: Instant) {
+    fn granted(&self, grant: TokenGrant, asked: Instant) {
         self.remember(grant.token);
         self.state.send_modify(|state| {
             state.number += 1;
             let before = state.token.as_ref();
             let is_replacement =
                 before.is_ok_and(|before| before.is_refused.load(Ordering::Acquire));
-            state.token = Ok(Arc::new(Token {
+            state.token = Ok(Arc::new(AccessToken {
                 header: grant.header,
                 number: state.number,
                 expires: asked + grant.lifetime,
@@ -301,7 +305,7 @@ impl OAuth {
     }
 }
 
-impl Token {
+impl AccessToken {
     /// A call with it was answered otherwise than by 401.
     fn was_taken(&self) {
         self.is_taken.store(true, Ordering::Release);

@@ -21,24 +21,24 @@ fn oauth(token_url: &str) -> OAuth {
     .unwrap()
 }
 
-fn grant(oauth: &OAuth, text: &str, lifetime: u64) -> Arc<Token> {
+fn grant(oauth: &OAuth, text: &str, lifetime: u64) -> Arc<AccessToken> {
     let header = HeaderValue::try_from(format!("Bearer {text}")).unwrap();
     let lifetime = Duration::from_secs(lifetime);
-    oauth.granted(Grant { header, token: text.into(), lifetime }, Instant::now());
+    oauth.granted(TokenGrant { header, token: text.into(), lifetime }, Instant::now());
     oauth.token().unwrap()
 }
 
 /// What a refused call does, as a word.
-fn word(next: &Next) -> &'static str {
+fn word(next: &AfterRefusal) -> &'static str {
     match next {
-        Next::Repeat(_) => "repeat",
-        Next::Count => "count",
-        Next::GiveBack => "give back",
+        AfterRefusal::Repeat(_) => "repeat",
+        AfterRefusal::Count => "count",
+        AfterRefusal::GiveBack => "give back",
     }
 }
 
 /// What a call does that is refused while the keeper gets this result.
-async fn refused(oauth: &OAuth, token: &Token, meanwhile: impl FnOnce()) -> &'static str {
+async fn refused(oauth: &OAuth, token: &AccessToken, meanwhile: impl FnOnce()) -> &'static str {
     let mut call = std::pin::pin!(oauth.refused(token));
     // The call is not ready until the keeper has asked.
     tokio::select! {
@@ -89,7 +89,7 @@ async fn a_refused_call_is_repeated_counted_or_given_back() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_replacement_counts_although_no_other_token_came_in_time() {
     let oauth = oauth("http://127.0.0.1:1/");
-    let refused = async |token: &Token| {
+    let refused = async |token: &AccessToken| {
         let deadline = Instant::now() + Duration::from_secs(15);
         word(&oauth.refused_until(token, deadline).await)
     };
@@ -209,7 +209,7 @@ async fn sixty_four_refused_calls_cause_one_request() {
             let (oauth, token) = (oauth.clone(), token.clone());
             tokio::spawn(async move {
                 match oauth.refused(&token).await {
-                    Next::Repeat(other) => other.header.clone(),
+                    AfterRefusal::Repeat(other) => other.header.clone(),
                     other => panic!("{}", word(&other)),
                 }
             })

@@ -14,18 +14,18 @@ use crate::cli::exported::{Exported, ExportedSchedule};
 use crate::cli::retry_client::RetryClient;
 
 /// The result for one record, or why it was refused.
-pub(crate) type Adoption = Result<Adopted, Refusal>;
+pub(crate) type ImportResult = Result<ImportedRecord, RecordRefusal>;
 
 /// Why a record was refused.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct RecordRefusal {
     pub(crate) code: ErrorCode,
     pub(crate) sentence: String,
 }
 
 /// The result for a record that was not refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Adopted {
+pub(crate) enum ImportedRecord {
     /// The task is stored.
     New,
     /// It was adopted before, or has now ended there as it did here.
@@ -36,12 +36,12 @@ pub(crate) enum Adopted {
     Held,
 }
 
-fn read(task: &AdoptedTask) -> Adopted {
+fn read(task: &AdoptedTask) -> ImportedRecord {
     match task.became {
-        Some(AdoptionBecame::Superseded) => Adopted::Superseded,
-        Some(AdoptionBecame::Cancelling) => Adopted::Held,
-        Some(AdoptionBecame::Ended) | None if task.known => Adopted::Known,
-        Some(AdoptionBecame::Ended) | None => Adopted::New,
+        Some(AdoptionBecame::Superseded) => ImportedRecord::Superseded,
+        Some(AdoptionBecame::Cancelling) => ImportedRecord::Held,
+        Some(AdoptionBecame::Ended) | None if task.known => ImportedRecord::Known,
+        Some(AdoptionBecame::Ended) | None => ImportedRecord::New,
     }
 }
 
@@ -69,8 +69,8 @@ pub(crate) async fn send_all<'a, I, B: Serialize, A: DeserializeOwned>(
     items: &'a [I],
     body: impl Fn(Vec<&'a I>) -> B,
     between: impl AsyncFn(),
-) -> anyhow::Result<Vec<Result<A, Refusal>>> {
-    let mut results: Vec<Option<Result<A, Refusal>>> = items.iter().map(|_| None).collect();
+) -> anyhow::Result<Vec<Result<A, RecordRefusal>>> {
+    let mut results: Vec<Option<Result<A, RecordRefusal>>> = items.iter().map(|_| None).collect();
     let mut open: Vec<usize> = (0..items.len()).collect();
     let mut waits = to.waits();
     while !open.is_empty() {
@@ -82,7 +82,7 @@ pub(crate) async fn send_all<'a, I, B: Serialize, A: DeserializeOwned>(
             results[*i] = Some(match item {
                 Item::Done(done) => Ok(done),
                 Item::Failed { dm_error, error_msg: sentence } => {
-                    Err(Refusal { code: ErrorCode::of(dm_error), sentence })
+                    Err(RecordRefusal { code: ErrorCode::of(dm_error), sentence })
                 }
             });
         }
@@ -98,8 +98,11 @@ pub(crate) async fn send_all<'a, I, B: Serialize, A: DeserializeOwned>(
 }
 
 /// The results, if each item was confirmed or refused.
-fn settled<A>(results: Vec<Result<A, Refusal>>) -> anyhow::Result<Vec<Result<A, Refusal>>> {
-    let is_open = |result: &Result<A, Refusal>| matches!(result, Err(why) if why.code.passes());
+fn settled<A>(
+    results: Vec<Result<A, RecordRefusal>>,
+) -> anyhow::Result<Vec<Result<A, RecordRefusal>>> {
+    let is_open =
+        |result: &Result<A, RecordRefusal>| matches!(result, Err(why) if why.code.passes());
     ensure!(!results.iter().any(is_open), "the service does not confirm some records");
     Ok(results)
 }
@@ -112,7 +115,7 @@ pub(crate) async fn adopt(
     to: &RetryClient,
     records: &[Exported],
     between: impl AsyncFn(),
-) -> anyhow::Result<Vec<Adoption>> {
+) -> anyhow::Result<Vec<ImportResult>> {
     let body = |records| AdoptRequest { records: AtMost(raw(records)) };
     let adopted = send_all(to, "/delay/task/adopt", records, body, between).await?;
     let adopted = settled::<AdoptedTask>(adopted)?;
@@ -128,7 +131,7 @@ pub(crate) async fn adopt_schedules(
     to: &RetryClient,
     topic: &Topic,
     schedules: &[ExportedSchedule],
-) -> anyhow::Result<Vec<Result<bool, Refusal>>> {
+) -> anyhow::Result<Vec<Result<bool, RecordRefusal>>> {
     let body =
         |records| ScheduleAdoptRequest { topic: topic.clone(), records: AtMost(raw(records)) };
     let adopted = send_all(to, "/delay/schedule/adopt", schedules, body, async || ()).await?;

@@ -30,7 +30,7 @@ use delayd_wire::{
 use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::client::{GivenBy, Server, ServerUrl};
+use super::client::{GivenBy, ServerUrl, ServiceAddress};
 use super::exported::{Exported, list_of};
 use super::retry_client::RetryClient;
 use super::secret::SecretArg;
@@ -47,7 +47,7 @@ pub(super) mod schedules;
 mod settings;
 mod withdrawal;
 
-use import_batch::{Adopted, Adoption, adopt};
+use import_batch::{ImportResult, ImportedRecord, adopt};
 use report::Tallies;
 
 /// The lease at the old service. A run that died should be restarted within it.
@@ -116,14 +116,14 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: Server,
+    server: ServiceAddress,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
     ensure!(args.server.url() != &args.to, "--to must be another service than --server");
     let old = RetryClient::new(args.server.client()?, args.patience.0);
     let new = RetryClient::new(
-        Server::at(args.to.clone(), args.to_token.clone(), TO_TOKEN)
+        ServiceAddress::at(args.to.clone(), args.to_token.clone(), TO_TOKEN)
             .trusting(&args.server)
             .client()?,
         args.patience.0,
@@ -360,13 +360,13 @@ impl Mover {
         let mut known = 0;
         for (id, adopted) in ids.into_iter().zip(adopted) {
             match adopted {
-                Ok(Adopted::Superseded) => {
+                Ok(ImportedRecord::Superseded) => {
                     self.refused.remove(&id);
                     superseded.push(id);
                 }
                 Ok(adopted) => {
                     self.refused.remove(&id);
-                    known += u64::from(adopted == Adopted::Known);
+                    known += u64::from(adopted == ImportedRecord::Known);
                     kept.push(id);
                 }
                 Err(why) => {
@@ -420,7 +420,7 @@ impl Mover {
         &self,
         records: Vec<Exported>,
         lent_in: Option<&Topic>,
-    ) -> anyhow::Result<Vec<Adoption>> {
+    ) -> anyhow::Result<Vec<ImportResult>> {
         let held_since = Cell::new(Instant::now());
         let ids: Vec<TaskId> = records.iter().map(Exported::id).collect();
         let renew = async || {

@@ -8,7 +8,7 @@ use crate::cli::table;
 
 /// The results of one topic.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct TopicTally {
     /// Recurring schedules that were moved.
     pub(super) schedules: u64,
     pub(super) moved: u64,
@@ -24,7 +24,7 @@ pub(super) struct Tally {
     pub(super) left: u64,
 }
 
-impl Tally {
+impl TopicTally {
     /// Each result: its heading in the table, its name in JSON, and the number.
     fn results(&self) -> [(&'static str, &'static str, u64); 9] {
         let Self { schedules, moved, known, superseded, withdrawn, dead, ended, refused, left } =
@@ -45,7 +45,7 @@ impl Tally {
 
 /// The results of all topics, by name.
 #[derive(Debug, Default)]
-pub(super) struct Tallies(BTreeMap<String, Tally>);
+pub(super) struct Tallies(BTreeMap<String, TopicTally>);
 
 impl Tallies {
     pub(super) fn knows(&self, topic: &str) -> bool {
@@ -53,7 +53,7 @@ impl Tallies {
     }
 
     /// The results of a topic, initially zero.
-    pub(super) fn of(&mut self, topic: &str) -> &mut Tally {
+    pub(super) fn of(&mut self, topic: &str) -> &mut TopicTally {
         self.0.entry(topic.to_string()).or_default()
     }
 
@@ -68,8 +68,8 @@ impl Tallies {
         if self.0.is_empty() {
             return "no topics".into();
         }
-        let heads = Tally::default().results().map(|(head, ..)| head);
-        let row = |(topic, tally): (&String, &Tally)| {
+        let heads = TopicTally::default().results().map(|(head, ..)| head);
+        let row = |(topic, tally): (&String, &TopicTally)| {
             let numbers = tally.results().map(|(.., number)| number.to_string());
             [vec![topic.clone()], numbers.to_vec()].concat()
         };
@@ -79,7 +79,7 @@ impl Tallies {
 
     pub(super) fn json(&self) -> Value {
         let (moved, left) = self.totals();
-        let topic = |(topic, tally): (&String, &Tally)| {
+        let topic = |(topic, tally): (&String, &TopicTally)| {
             let numbers = tally.results().map(|(_, name, number)| (name.to_owned(), number.into()));
             let topic = ("topic".to_owned(), topic.as_str().into());
             Value::Object([topic].into_iter().chain(numbers).collect())

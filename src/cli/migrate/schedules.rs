@@ -20,7 +20,7 @@ use delayd_wire::{
 
 use super::Mover;
 use super::import_batch::adopt_schedules;
-use crate::cli::client::Refused;
+use crate::cli::client::RefusedByService;
 use crate::cli::exported::{ExportedSchedule, SchedulePage, schedules_of};
 use crate::cli::output;
 
@@ -66,7 +66,7 @@ impl Mover {
             Ok(adopted) => adopted,
             Err(error) => {
                 // Another error leaves open whether the new service has them.
-                let is_refused = |refused: &Refused| !refused.code.passes();
+                let is_refused = |refused: &RefusedByService| !refused.code.passes();
                 if error.downcast_ref().is_some_and(is_refused) {
                     self.end_schedules(topic, &held.iter().collect::<Vec<_>>(), true).await?;
                 }

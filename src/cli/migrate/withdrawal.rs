@@ -6,7 +6,7 @@ use delayd_wire::{ErrorCode, GetRequest, Records, TaskId, TaskState, Topic};
 use serde::de::IgnoredAny;
 
 use super::Mover;
-use super::import_batch::Adopted;
+use super::import_batch::ImportedRecord;
 use crate::cli::exported::Exported;
 use crate::cli::output;
 
@@ -61,7 +61,7 @@ impl Mover {
         let adopted = self.adopt(records, Some(topic)).await?;
         for (id, adopted) in ids.into_iter().zip(adopted) {
             match adopted {
-                Ok(Adopted::Held) => self.say(&format!(
+                Ok(ImportedRecord::Held) => self.say(&format!(
                     "task {id} of {topic} ended here, but is leased at the new service: \
                      it is not retried there"
                 )),

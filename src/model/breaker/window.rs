@@ -16,7 +16,7 @@ const BUCKETS: u32 = 10;
 
 /// The counts of the recent calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct CallTally {
     /// Calls that ended or are overdue.
     pub(super) calls: u32,
     /// Calls that failed or are overdue.
@@ -82,12 +82,12 @@ impl Window {
         }
     }
 
-    pub(super) fn tally(&mut self, now: Instant) -> Tally {
+    pub(super) fn tally(&mut self, now: Instant) -> CallTally {
         self.prune(now);
-        self.buckets.iter().fold(Tally::default(), |sum, bucket| {
+        self.buckets.iter().fold(CallTally::default(), |sum, bucket| {
             let overdue = if now > bucket.overdue_at { bucket.running } else { 0 };
             let failures = bucket.failures + overdue;
-            Tally {
+            CallTally {
                 calls: sum.calls + bucket.successes + failures,
                 failures: sum.failures + failures,
             }
@@ -114,8 +114,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn tally(calls: u32, failures: u32) -> Tally {
-        Tally { calls, failures }
+    fn tally(calls: u32, failures: u32) -> CallTally {
+        CallTally { calls, failures }
     }
 
     #[test]

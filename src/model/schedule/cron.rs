@@ -2,7 +2,7 @@
 
 use jiff::civil::{Date, DateTime, Time};
 
-use super::field::{Allowed, Field, InvalidField};
+use super::field::{Allowed, CronField, InvalidField};
 use super::set::Set;
 
 /// The longest expression, in bytes.
@@ -29,7 +29,7 @@ const MACROS: [(&str, &str); 7] = [
 /// first).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cron {
-    times: Times,
+    times: DayTimes,
     days: Days,
     /// Whether it goes by elapsed time over a clock change: the minute or the hour has `*`.
     by_elapsed_time: bool,
@@ -37,7 +37,7 @@ pub(super) struct Cron {
 
 /// The times of a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Times {
+struct DayTimes {
     hours: Set,
     minutes: Set,
     seconds: Set,
@@ -71,7 +71,7 @@ pub enum InvalidCron {
     Macro(String),
     /// A field that cannot be read.
     #[error(transparent)]
-    Field(#[from] InvalidField),
+    CronField(#[from] InvalidField),
     /// No month has a day that matches.
     #[error("cron: expected an expression that fires, got one whose days no month has")]
     NeverFires,
@@ -99,19 +99,19 @@ impl Cron {
             }
             _ => return Err(InvalidCron::Fields(fields.len())),
         };
-        let seconds = Field::Second.read(second)?.values;
-        let minutes = Field::Minute.read(minute)?;
-        let hours = Field::Hour.read(hour)?;
+        let seconds = CronField::Second.read(second)?.values;
+        let minutes = CronField::Minute.read(minute)?;
+        let hours = CronField::Hour.read(hour)?;
         let days = Days {
-            days: Field::DayOfMonth.read(day)?,
-            months: Field::Month.read(month)?.values,
-            weekdays: Field::Weekday.read(weekday)?,
+            days: CronField::DayOfMonth.read(day)?,
+            months: CronField::Month.read(month)?.values,
+            weekdays: CronField::Weekday.read(weekday)?,
         };
         if days.is_empty() {
             return Err(InvalidCron::NeverFires);
         }
         Ok(Self {
-            times: Times { hours: hours.values, minutes: minutes.values, seconds },
+            times: DayTimes { hours: hours.values, minutes: minutes.values, seconds },
             days,
             by_elapsed_time: minutes.any || hours.any,
         })
@@ -174,7 +174,7 @@ impl Cron {
 /// One second.
 pub(super) const SECOND: jiff::SignedDuration = jiff::SignedDuration::from_secs(1);
 
-impl Times {
+impl DayTimes {
     fn first(&self) -> Time {
         self.edge(Set::first)
     }

@@ -16,7 +16,7 @@ const SECOND_PASS: &str = "/1";
 /// It is a local time, not a moment: instances whose zone data differ then never plan one local
 /// time twice. Its text is `2026-11-01T01:30:00`, or `2026-11-01T01:30:00/1` in the second pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Cursor {
+pub struct LocalCursor {
     pub(super) local: DateTime,
     pub(super) second_pass: bool,
 }
@@ -26,13 +26,13 @@ pub struct Cursor {
 #[error("cursor: expected a local time such as 2026-11-01T01:30:00 or 2026-11-01T01:30:00/1")]
 pub struct InvalidCursor;
 
-impl fmt::Display for Cursor {
+impl fmt::Display for LocalCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.local, if self.second_pass { SECOND_PASS } else { "" })
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for LocalCursor {
     type Err = InvalidCursor;
 
     /// Reads exactly what `Display` writes.
@@ -50,13 +50,13 @@ impl FromStr for Cursor {
     }
 }
 
-impl Serialize for Cursor {
+impl Serialize for LocalCursor {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Cursor {
+impl<'de> Deserialize<'de> for LocalCursor {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
         text.parse().map_err(serde::de::Error::custom)

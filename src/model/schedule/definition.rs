@@ -29,7 +29,7 @@ pub struct Definition {
     #[serde(default)]
     pub jitter_ms: u64,
     /// What becomes of moments that were missed.
-    pub misfire: Misfire,
+    pub misfire: MisfireRule,
     /// What becomes of an occurrence that falls due while an earlier one runs.
     pub overlap: Overlap,
     /// Where the tasks go.
@@ -44,7 +44,7 @@ pub struct Definition {
 /// What becomes of moments that were missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Misfire {
+pub enum MisfireRule {
     /// One occurrence stands for all of them.
     #[default]
     Once,

@@ -6,7 +6,7 @@ use super::set::Set;
 
 /// Which field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Field {
+pub enum CronField {
     /// 0 to 59; present in expressions with six fields only.
     Second,
     /// 0 to 59.
@@ -42,7 +42,7 @@ pub enum InvalidField {
     #[error("cron: expected {expected} as {field}, got {given:?}", expected = .field.form())]
     Unreadable {
         /// The field.
-        field: Field,
+        field: CronField,
         /// The part that cannot be read.
         given: String,
     },
@@ -50,7 +50,7 @@ pub enum InvalidField {
     #[error("cron: expected {expected} as {field}, got {given}", expected = .field.form())]
     OutOfRange {
         /// The field.
-        field: Field,
+        field: CronField,
         /// The number.
         given: String,
     },
@@ -61,7 +61,7 @@ pub enum InvalidField {
     )]
     Backwards {
         /// The field.
-        field: Field,
+        field: CronField,
         /// The range.
         given: String,
     },
@@ -72,7 +72,7 @@ pub enum InvalidField {
     )]
     Step {
         /// The field.
-        field: Field,
+        field: CronField,
         /// The step.
         given: String,
     },
@@ -83,13 +83,13 @@ pub enum InvalidField {
     )]
     Unsupported {
         /// The field.
-        field: Field,
+        field: CronField,
         /// The part with the form.
         given: String,
     },
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for CronField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Second => "the second",
@@ -102,7 +102,7 @@ impl fmt::Display for Field {
     }
 }
 
-impl Field {
+impl CronField {
     /// The smallest and the largest number.
     const fn range(self) -> (u32, u32) {
         match self {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Cursor, Nominal, Recurrence, Rule};
+use super::{LocalCursor, Nominal, Recurrence, Rule};
 use crate::model::clock::UnixMillis;
 
 /// The longest error message.
@@ -38,7 +38,7 @@ pub fn schedule(bytes: &[u8]) {
             missed(&recurrence, moments(&recurrence, NOW));
         }
     }
-    if let Ok(cursor) = text.parse::<Cursor>() {
+    if let Ok(cursor) = text.parse::<LocalCursor>() {
         assert_eq!(cursor.to_string(), text);
     }
 }

@@ -10,7 +10,7 @@
 //! - `every` counts milliseconds from its start, so it has no drift and no clock changes.
 //!
 //! The nominal moments of a schedule grow strictly. A schedule stores its rule as text and a
-//! [`Cursor`], and reads the rule again for each plan.
+//! [`LocalCursor`], and reads the rule again for each plan.
 //!
 //! Absent on purpose: `W`, `#`, `H`, years, and `@reboot`. An expression with them is refused.
 
@@ -31,7 +31,7 @@ mod walk;
 mod walk_tests;
 
 pub use cron::InvalidCron;
-pub use cursor::{Cursor, InvalidCursor};
-pub use definition::{Definition, Misfire, Overlap};
-pub use field::{Field, InvalidField};
+pub use cursor::{InvalidCursor, LocalCursor};
+pub use definition::{Definition, MisfireRule, Overlap};
+pub use field::{CronField, InvalidField};
 pub use recurrence::{Backlog, InvalidRule, Nominal, Recurrence, Rule};

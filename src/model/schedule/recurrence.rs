@@ -8,8 +8,8 @@ use jiff::tz::{Offset, TimeZone};
 use sha2::{Digest, Sha256};
 
 use super::cron::{Cron, InvalidCron};
-use super::cursor::Cursor;
-use super::walk::{self, Found, Walk};
+use super::cursor::LocalCursor;
+use super::walk::{self, NominalMoment, Walk};
 use crate::model::clock::UnixMillis;
 use crate::model::zone::{UnknownZone, Zone};
 
@@ -91,7 +91,7 @@ enum Steps {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nominal {
     /// The nominal local time, which identifies the occurrence.
-    pub cursor: Cursor,
+    pub cursor: LocalCursor,
     /// Its moment by the zone data of this program.
     pub moment: UnixMillis,
 }
@@ -169,17 +169,17 @@ impl Recurrence {
 
     /// The next nominal moment after the cursor, whether it has passed or not. None if there is no
     /// further one. Its local time is always later than that of the cursor (or in a later pass).
-    pub fn next_after(&self, cursor: &Cursor) -> Option<Nominal> {
+    pub fn next_after(&self, cursor: &LocalCursor) -> Option<Nominal> {
         self.next_after_both(cursor, UnixMillis(i64::MIN))
     }
 
     /// The nominal moment that follows the cursor if those that have passed at `now` are given up,
     /// and how many those are.
-    pub fn advance(&self, cursor: &Cursor, now: UnixMillis) -> (Option<Nominal>, u64) {
+    pub fn advance(&self, cursor: &LocalCursor, now: UnixMillis) -> (Option<Nominal>, u64) {
         (self.next_after_both(cursor, now), self.missed(cursor, now))
     }
 
-    fn next_after_both(&self, cursor: &Cursor, now: UnixMillis) -> Option<Nominal> {
+    fn next_after_both(&self, cursor: &LocalCursor, now: UnixMillis) -> Option<Nominal> {
         let floor = self.start.map_or(now, |start| now.max(UnixMillis(start.0.saturating_sub(1))));
         let found = match &self.steps {
             Steps::Cron(walk) => walk.after_cursor(cursor, timestamp(floor)).map(nominal),
@@ -196,18 +196,18 @@ impl Recurrence {
 
     /// The text that names the occurrence of a cursor: its local time and the zone's name. Without
     /// the zone, a schedule whose zone is changed would use some names twice.
-    pub fn named(&self, cursor: &Cursor) -> String {
+    pub fn named(&self, cursor: &LocalCursor) -> String {
         format!("{cursor}[{}]", self.zone_name)
     }
 
     /// The cursor that [`Self::named`] has named.
-    pub fn cursor_of(&self, name: &str) -> Option<Cursor> {
+    pub fn cursor_of(&self, name: &str) -> Option<LocalCursor> {
         let (cursor, _) = name.strip_suffix(']')?.split_once('[')?;
         cursor.parse().ok()
     }
 
     /// The moment of a cursor by the zone data of this program.
-    pub fn resolve(&self, cursor: &Cursor) -> UnixMillis {
+    pub fn resolve(&self, cursor: &LocalCursor) -> UnixMillis {
         let moment = match &self.steps {
             Steps::Cron(walk) => walk::resolve(&walk.zone, cursor),
             Steps::Every { .. } => walk::resolve(&TimeZone::UTC, cursor),
@@ -216,13 +216,13 @@ impl Recurrence {
     }
 
     /// How many nominal moments are later than the cursor and not later than `now`.
-    pub fn missed(&self, cursor: &Cursor, now: UnixMillis) -> u64 {
+    pub fn missed(&self, cursor: &LocalCursor, now: UnixMillis) -> u64 {
         self.skip(cursor, now, u64::MAX).1
     }
 
     /// The newest `keep` nominal moments that are later than the cursor and not later than `now`.
     /// None if there are none.
-    pub fn backlog(&self, cursor: &Cursor, now: UnixMillis, keep: u64) -> Option<Backlog> {
+    pub fn backlog(&self, cursor: &LocalCursor, now: UnixMillis, keep: u64) -> Option<Backlog> {
         let missed = self.missed(cursor, now);
         let count = missed.min(keep);
         let dropped = missed - count;
@@ -232,7 +232,7 @@ impl Recurrence {
 
     /// Passes over at most `most` nominal moments that are not later than `now`: where it arrives,
     /// and how many it passed. Days and hours without a clock change are counted as a whole.
-    fn skip(&self, cursor: &Cursor, now: UnixMillis, most: u64) -> (Cursor, u64) {
+    fn skip(&self, cursor: &LocalCursor, now: UnixMillis, most: u64) -> (LocalCursor, u64) {
         let now = self.end.map_or(now, |end| now.min(end));
         let (mut at, mut passed) = (*cursor, 0);
         while passed < most
@@ -247,11 +247,11 @@ impl Recurrence {
 
     /// Several nominal moments from `first` on, none of them later than `now`: the last one, and
     /// how many they are, at most `most`.
-    fn many_from(&self, first: &Nominal, now: UnixMillis, most: u64) -> Option<(Cursor, u64)> {
+    fn many_from(&self, first: &Nominal, now: UnixMillis, most: u64) -> Option<(LocalCursor, u64)> {
         match &self.steps {
             Steps::Cron(walk) => {
                 let found = (first.cursor, timestamp(first.moment));
-                let fits = |((_, moment), count): &(Found, u64)| {
+                let fits = |((_, moment), count): &(NominalMoment, u64)| {
                     *count <= most && moment.as_millisecond() <= now.0
                 };
                 let block = walk.blocks(&found).into_iter().flatten().find(fits)?;
@@ -299,7 +299,7 @@ fn timestamp(moment: UnixMillis) -> Timestamp {
     Timestamp::from_millisecond(moment.0).unwrap_or(edge)
 }
 
-fn nominal((cursor, moment): Found) -> Nominal {
+fn nominal((cursor, moment): NominalMoment) -> Nominal {
     Nominal { cursor, moment: UnixMillis(moment.as_millisecond()) }
 }
 
@@ -313,5 +313,5 @@ fn step_after(from: UnixMillis, millis: i64, floor: UnixMillis) -> Option<Nomina
 fn at(moment: UnixMillis) -> Option<Nominal> {
     let timestamp = Timestamp::from_millisecond(moment.0).ok()?;
     let local: DateTime = Offset::UTC.to_datetime(timestamp);
-    Some(Nominal { cursor: Cursor { local, second_pass: false }, moment })
+    Some(Nominal { cursor: LocalCursor { local, second_pass: false }, moment })
 }

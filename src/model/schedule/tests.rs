@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Cursor, Nominal, Recurrence, Rule};
+use super::{LocalCursor, Nominal, Recurrence, Rule};
 use crate::model::clock::UnixMillis;
 use crate::model::zone::Zone;
 
@@ -297,14 +297,14 @@ fn a_jitter_depends_on_the_names_and_the_moment() {
 #[test]
 fn a_cursor_reads_what_it_writes() {
     for text in ["2026-11-01T01:30:00", "2026-11-01T01:30:00/1", "2026-11-25T10:10:00.25"] {
-        let cursor: Cursor = text.parse().unwrap();
+        let cursor: LocalCursor = text.parse().unwrap();
         assert_eq!(cursor.to_string(), text);
         let json = serde_json::to_string(&cursor).unwrap();
         assert_eq!(json, format!("\"{text}\""));
-        assert_eq!(serde_json::from_str::<Cursor>(&json).unwrap(), cursor);
+        assert_eq!(serde_json::from_str::<LocalCursor>(&json).unwrap(), cursor);
     }
     for text in ["", "/1", "2026-11-01", "2026-11-01 01:30:00", "2026-11-01T01:30:00/2"] {
-        assert!(text.parse::<Cursor>().is_err(), "{text}");
+        assert!(text.parse::<LocalCursor>().is_err(), "{text}");
     }
 }
 

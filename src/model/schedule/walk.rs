@@ -5,10 +5,10 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 
 use super::cron::{Cron, SECOND};
-use super::cursor::Cursor;
+use super::cursor::LocalCursor;
 
 /// A nominal moment in whole seconds.
-pub(super) type Found = (Cursor, Timestamp);
+pub(super) type NominalMoment = (LocalCursor, Timestamp);
 
 /// The moments of a cron expression in a zone.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Walk {
 
 impl Walk {
     /// The first moment that is later than `now`.
-    pub(super) fn after_moment(&self, now: Timestamp) -> Option<Found> {
+    pub(super) fn after_moment(&self, now: Timestamp) -> Option<NominalMoment> {
         match self.cron.by_elapsed_time() {
             true => self.after_elapsed(now),
             false => self.after_local(self.zone.to_datetime(now), now),
@@ -27,7 +27,11 @@ impl Walk {
     }
 
     /// The first moment that is later than the cursor, and than `floor`.
-    pub(super) fn after_cursor(&self, cursor: &Cursor, floor: Timestamp) -> Option<Found> {
+    pub(super) fn after_cursor(
+        &self,
+        cursor: &LocalCursor,
+        floor: Timestamp,
+    ) -> Option<NominalMoment> {
         if self.cron.by_elapsed_time() {
             return self.after_elapsed(resolve(&self.zone, cursor).max(floor));
         }
@@ -42,7 +46,7 @@ impl Walk {
 
     /// For fixed times: the first one that is later than `local` as a local time, and whose moment
     /// is later than `floor`.
-    fn after_local(&self, mut local: DateTime, floor: Timestamp) -> Option<Found> {
+    fn after_local(&self, mut local: DateTime, floor: Timestamp) -> Option<NominalMoment> {
         loop {
             local = self.cron.at_or_after(whole(local).checked_add(SECOND).ok()?)?;
             let ambiguous = self.zone.to_ambiguous_timestamp(local);
@@ -58,14 +62,14 @@ impl Walk {
                 }
             };
             if found.1 > floor {
-                return Some((Cursor { local: found.0, second_pass: false }, found.1));
+                return Some((LocalCursor { local: found.0, second_pass: false }, found.1));
             }
         }
     }
 
     /// For `*` in hour or minute: the first moment after `now` whose local time matches. Between
     /// two clock changes, local time runs as fast as elapsed time.
-    fn after_elapsed(&self, now: Timestamp) -> Option<Found> {
+    fn after_elapsed(&self, now: Timestamp) -> Option<NominalMoment> {
         let mut from = Timestamp::from_second(now.as_millisecond().div_euclid(1000) + 1).ok()?;
         loop {
             let offset = self.zone.to_offset(from);
@@ -78,7 +82,7 @@ impl Walk {
                         self.zone.to_ambiguous_timestamp(local).offset(),
                         AmbiguousOffset::Fold { after, .. } if after == offset
                     );
-                    return Some((Cursor { local, second_pass }, moment));
+                    return Some((LocalCursor { local, second_pass }, moment));
                 }
             }
         }
@@ -86,7 +90,10 @@ impl Walk {
 
     /// The moments of the day, and those of the hour, that begin with this one: the last of them,
     /// and how many they are. None unless it is the first, and no clock change is near.
-    pub(super) fn blocks(&self, (cursor, moment): &Found) -> [Option<(Found, u64)>; 2] {
+    pub(super) fn blocks(
+        &self,
+        (cursor, moment): &NominalMoment,
+    ) -> [Option<(NominalMoment, u64)>; 2] {
         let (date, time) = (cursor.local.date(), cursor.local.time());
         let (first, last) = (self.cron.first_time(), self.cron.last_time());
         let offset = self.zone.to_offset(*moment);
@@ -98,7 +105,7 @@ impl Walk {
         };
         let until = |time: Time, count: u64| {
             let local = date.to_datetime(time);
-            let cursor = Cursor { local, second_pass: cursor.second_pass };
+            let cursor = LocalCursor { local, second_pass: cursor.second_pass };
             Some(((cursor, offset.to_timestamp(local).ok()?), count))
         };
         let hour = |minute, second| Time::constant(time.hour(), minute, second, 0);
@@ -126,7 +133,7 @@ fn whole(local: DateTime) -> DateTime {
 }
 
 /// The moment of a cursor in a zone. For a local time that is skipped, the end of the gap.
-pub(super) fn resolve(zone: &TimeZone, cursor: &Cursor) -> Timestamp {
+pub(super) fn resolve(zone: &TimeZone, cursor: &LocalCursor) -> Timestamp {
     let local = cursor.local;
     let at = |offset: Offset| offset.to_timestamp(local).ok();
     let moment = match zone.to_ambiguous_timestamp(local).offset() {

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use proptest::prelude::*;
 
 use super::cron::Cron;
-use super::{Cursor, Nominal, Recurrence, Rule};
+use super::{LocalCursor, Nominal, Recurrence, Rule};
 use crate::model::clock::UnixMillis;
 
 /// Zones with changes of an hour, of half an hour, at midnight and of a whole day.
@@ -93,7 +93,7 @@ fn slow(rule: &str, name: &str, begin: Timestamp) -> Vec<Nominal> {
         };
         if fires && minute > 0 {
             let moment = UnixMillis(moment.as_millisecond());
-            found.push(Nominal { cursor: Cursor { local, second_pass }, moment });
+            found.push(Nominal { cursor: LocalCursor { local, second_pass }, moment });
         }
         seen.push(local);
         // The longest change is two hours, except for the skipped day.

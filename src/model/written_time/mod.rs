@@ -84,13 +84,13 @@ fn resolve(parts: &TimeParts<'_>, text: &str, zone: Option<Zone>) -> Result<Writ
             let ambiguous = zone.time_zone().to_ambiguous_timestamp(parts.time);
             (ambiguous.compatible(), zone)
         }
-        (Some(Given::Utc), zone) => {
+        (Some(GivenOffset::Utc), zone) => {
             (Offset::UTC.to_timestamp(parts.time), zone.unwrap_or(Zone::UTC))
         }
-        (Some(Given::Offset(offset)), None) => {
+        (Some(GivenOffset::Offset(offset)), None) => {
             (offset.to_timestamp(parts.time), Zone::fixed(offset))
         }
-        (Some(Given::Offset(offset)), Some(zone)) => {
+        (Some(GivenOffset::Offset(offset)), Some(zone)) => {
             let time = offset.to_timestamp(parts.time);
             let right = time.as_ref().map(|time| zone.time_zone().to_offset(*time));
             if let Ok(right) = right
@@ -131,13 +131,13 @@ struct TimeParts<'a> {
     is_leap_second: bool,
     /// The fraction of the second, rounded up: 0 to 1000.
     millis: u16,
-    offset: Option<Given>,
+    offset: Option<GivenOffset>,
     zone: Option<&'a str>,
 }
 
 /// The offset of a text.
 #[derive(Clone, Copy, Debug)]
-enum Given {
+enum GivenOffset {
     /// `Z` or `-00:00`: in UTC, without an offset.
     Utc,
     Offset(Offset),
@@ -220,9 +220,9 @@ impl<'a> Rest<'a> {
     }
 
     /// `Some(None)` if there is no offset, and `None` if there is a wrong one.
-    fn offset(&mut self) -> Option<Option<Given>> {
+    fn offset(&mut self) -> Option<Option<GivenOffset>> {
         if self.take(&['Z', 'z']).is_some() {
-            return Some(Some(Given::Utc));
+            return Some(Some(GivenOffset::Utc));
         }
         if !self.0.starts_with(['+', '-']) {
             return Some(None);
@@ -230,7 +230,7 @@ impl<'a> Rest<'a> {
         let text = self.0.get(..6)?;
         let offset = zone::offset(text.as_bytes())?;
         self.0 = &self.0[6..];
-        Some(Some(if text == "-00:00" { Given::Utc } else { Given::Offset(offset) }))
+        Some(Some(if text == "-00:00" { GivenOffset::Utc } else { GivenOffset::Offset(offset) }))
     }
 
     /// The zone of the suffix, after a check of the tags. An error without a text: it is malformed.

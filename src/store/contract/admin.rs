@@ -9,7 +9,7 @@ use super::lookup::{Condition, Selected, TaskName};
 use super::migration::{Adopted, Adoptee};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
-use crate::store::{Checked, Cursor, Result};
+use crate::store::{CheckCursor, CheckStep, Result};
 
 contract! {
     /// Shows and changes what is stored, on request.
@@ -96,7 +96,7 @@ contract! {
             lane: &Lane,
             step: Duration,
             steps: usize,
-        ) -> Result<Forecast> => Read;
+        ) -> Result<LaneForecast> => Read;
 
         /// How many tasks wait for each destination that is called, by name. A destination without
         /// waiting tasks may be missing.
@@ -130,9 +130,9 @@ contract! {
         async fn adopt(&self, tasks: Vec<Adoptee>) -> Vec<Result<Adopted>> => Migrate;
 
         /// One bounded step of a check of everything that is stored; repairs what it finds if asked
-        /// to. Begins at [`Cursor::start`] and continues with [`Checked::next`]. Safe beside live
-        /// traffic; writes nothing without `repair`.
-        async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> => Maintain;
+        /// to. Begins at [`CheckCursor::start`] and continues with [`CheckStep::next`]. Safe beside
+        /// live traffic; writes nothing without `repair`.
+        async fn check(&self, from: CheckCursor, repair: bool) -> Result<CheckStep> => Maintain;
     }
 }
 
@@ -284,7 +284,7 @@ pub struct Spread {
 
 /// How many waiting tasks of a lane fall due in each step of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Forecast {
+pub struct LaneForecast {
     /// The store's now.
     pub now: UnixMillis,
     /// Tasks that are due by now.

@@ -118,7 +118,7 @@ pub struct Claim {
     pub lease: Duration,
     /// The holder of the lane's lock. `None` bypasses the lock, as pulls do: the claim is atomic,
     /// so consumers do not disturb each other.
-    pub holder: Option<Holder>,
+    pub holder: Option<LockToken>,
     /// Whether the holder has more free slots than `wants` says. It then keeps the lock if more is
     /// due.
     pub more: bool,
@@ -158,7 +158,7 @@ pub struct Want {
 
 /// The token of the lane's lock: one per instance, cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder(pub std::sync::Arc<str>);
+pub struct LockToken(pub std::sync::Arc<str>);
 
 /// The answer to a claim.
 #[derive(Clone, Debug)]

@@ -54,12 +54,12 @@ pub struct Histories {
     /// The store's now.
     pub now: UnixMillis,
     /// One answer per lane of the request, in order. `None` if the lane's server is unreachable.
-    pub lanes: Vec<Option<History>>,
+    pub lanes: Vec<Option<LaneHistory>>,
 }
 
 /// What a purge would find in a lane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct History {
+pub struct LaneHistory {
     /// How many tasks were delivered, cancelled or expired.
     pub ended: u64,
     /// When the first of them ended.

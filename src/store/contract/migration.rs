@@ -22,7 +22,7 @@ pub struct Adoptee {
     /// Its stored due moment: from the add, or set since.
     pub due: UnixMillis,
     /// Its state.
-    pub standing: Standing,
+    pub standing: AdoptedStanding,
     /// Attempts begun.
     pub attempts: u32,
     /// The last attempt's outcome.
@@ -49,7 +49,7 @@ impl Adoptee {
 
 /// The state of an adopted task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum AdoptedStanding {
     /// It waits for this moment: its due moment, or a retry's.
     Waiting {
         /// The moment.

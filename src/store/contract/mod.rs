@@ -24,8 +24,8 @@ mod signals;
 mod topics;
 
 pub use admin::{
-    Admin, Cancelled, Cleared, Forecast, NewContent, Reader, Rescheduled, Spread, Summary, Task,
-    Waiting,
+    Admin, Cancelled, Cleared, LaneForecast, NewContent, Reader, Rescheduled, Spread, Summary,
+    Task, Waiting,
 };
 pub use audit::{Audit, AuditCursor, AuditEntry, AuditLogged, MAX_AUDIT};
 pub use bounds::{
@@ -36,18 +36,18 @@ pub use bounds::{
 };
 pub use delayd_wire::Durability;
 pub use delivery::{
-    Asker, AttemptNote, Claim, Claimed, Delivery, Grant, Holder, Holds, LeaseKind, LeasedTask,
+    Asker, AttemptNote, Claim, Claimed, Delivery, Grant, Holds, LeaseKind, LeasedTask, LockToken,
     Look, Looked, NextDue, Outlook, Position, Settle, Settled, Swept, Transition, Want,
 };
 pub use intake::{Added, Idempotency, Intake, Moment, NewTask, Novelty, warning_of};
 pub use lookup::{Condition, Selected, TaskName};
-pub use maintenance::{Histories, History, Maintenance};
-pub use migration::{Adopted, Adoptee, MOVED, Standing};
+pub use maintenance::{Histories, LaneHistory, Maintenance};
+pub use migration::{Adopted, AdoptedStanding, Adoptee, MOVED};
 pub use sampling::{
-    DestinationState, Instance, LaneSample, SampleQuery, Sampled, Sampling, ScheduleSample,
+    DestinationState, Instance, LaneSample, SampleAnswer, SampleQuery, Sampling, ScheduleSample,
 };
 pub use schedules::{
-    DueSchedules, MAX_DUE_SCHEDULES, MAX_RECENT, MAX_SCHEDULES, MovedSchedule, NewSchedule,
+    ContinuedSchedule, DueSchedules, MAX_DUE_SCHEDULES, MAX_RECENT, MAX_SCHEDULES, NewSchedule,
     NextOccurrence, Pause, Plan, Planned, PlannedOccurrence, SKIPPED, Schedule, ScheduleSet,
     Schedules, UNPLANNED,
 };

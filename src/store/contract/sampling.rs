@@ -17,7 +17,7 @@ contract! {
     pub trait Sampling {
         /// Counts lanes, with one pipeline to each server. The caller bounds the number of lanes.
         /// Fails only if it can count no lane.
-        async fn sample(&self, query: SampleQuery) -> Result<Sampled> => Sample;
+        async fn sample(&self, query: SampleQuery) -> Result<SampleAnswer> => Sample;
 
         /// Removes the heartbeat of an instance that stops.
         async fn forget_instance(&self, id: &str) -> Result<()> => Change;
@@ -136,7 +136,7 @@ pub struct SampleQuery {
 
 /// The answer to a [`SampleQuery`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sampled {
+pub struct SampleAnswer {
     /// The store's now.
     pub now: UnixMillis,
     /// One answer per lane of the request, in order. `None` if the lane's server is unreachable.

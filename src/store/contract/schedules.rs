@@ -102,12 +102,12 @@ pub struct NewSchedule {
     /// The revision that it gets if this changes something: random.
     pub revision: u64,
     /// Where it continues, if it comes from another store.
-    pub moved: Option<MovedSchedule>,
+    pub moved: Option<ContinuedSchedule>,
 }
 
 /// Where a schedule of another store continues.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MovedSchedule {
+pub struct ContinuedSchedule {
     /// The store that it was created in; its occurrences have that store's `webhook-id`s.
     pub origin: StoreId,
     /// When it was last set there.

@@ -4,9 +4,9 @@
 
 use super::Embedded;
 use super::receipts::Receipts;
-use super::record::{Pending, Record, expiry};
 use super::rows::is_unreadable;
 use super::sql;
+use super::state::{Pending, StoredState, expiry};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, OnDead, Options, State, TaskId};
@@ -75,8 +75,8 @@ pub(super) fn find_owner(
     }
     let leased = record.state(tx.now) == State::Leased;
     Ok(match record {
-        Record::Pending(record) => Some((id, Owner { record, leased })),
-        Record::Ended(_) => None,
+        StoredState::Pending(record) => Some((id, Owner { record, leased })),
+        StoredState::Ended(_) => None,
     })
 }
 
@@ -88,9 +88,9 @@ pub(super) struct Owner {
 
 impl Owner {
     /// The record after a cancel.
-    pub(super) fn cancelled(&self, now: UnixMillis) -> Record {
+    pub(super) fn cancelled(&self, now: UnixMillis) -> StoredState {
         match self.leased {
-            true => Record::Pending(Pending { cancelling: true, ..self.record.clone() }),
+            true => StoredState::Pending(Pending { cancelling: true, ..self.record.clone() }),
             false => self.record.end(
                 State::Cancelled,
                 Receipts::default(),
@@ -166,7 +166,7 @@ fn add_new(
     tx.join_schedule(id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
     if let Some((rival, owner)) = rival {
         let after = owner.cancelled(tx.now);
-        tx.replace(rival, &Record::Pending(owner.record), &after)?;
+        tx.replace(rival, &StoredState::Pending(owner.record), &after)?;
     }
     let added = Added { id, due, novelty: Novelty::New };
     if let Some(key) = &task.options.key {

@@ -3,11 +3,11 @@
 use super::Embedded;
 use super::find::find_in;
 use super::query;
-use super::record::{Pending, Record, expiry};
 use super::rows::read_options;
 use super::settle::apply;
 use super::sql;
 use super::sql::task::replayed;
+use super::state::{Pending, StoredState, expiry};
 use super::write_tx::WriteTx;
 use crate::model::task::{Destination, Lane, Options, State, TaskId};
 use crate::store::{Cancelled, Condition, Moment, NewContent, Rescheduled, Result, Spread};
@@ -87,7 +87,7 @@ pub(super) fn reschedule_in(
         return Ok(Rescheduled::Refused { state: State::Cancelled });
     }
     let state = record.state(tx.now);
-    let Record::Pending(before) = record else { return Ok(Rescheduled::Refused { state }) };
+    let StoredState::Pending(before) = record else { return Ok(Rescheduled::Refused { state }) };
     if state == State::Leased {
         return Ok(Rescheduled::Refused { state });
     }
@@ -131,7 +131,7 @@ pub(super) fn replay_in(
     let mut count = 0;
     let mut due = tx.now + spread.first;
     for id in ids {
-        let Some(Record::Ended(dead)) = tx.load(number, *id)? else { continue };
+        let Some(StoredState::Ended(dead)) = tx.load(number, *id)? else { continue };
         let is_meant = outcome.is_none_or(|outcome| dead.outcome == outcome);
         if dead.state != State::Dead || !is_meant {
             continue;
@@ -146,7 +146,7 @@ pub(super) fn replay_in(
             .optional()?;
         // Without content it stays dead.
         let Some((destination, expires)) = body else { continue };
-        tx.forget_place(*id, &Record::Ended(dead))?;
+        tx.forget_place(*id, &StoredState::Ended(dead))?;
         tx.join_schedule(*id, &Pending { expires, ..Pending::fresh(number, destination, due) })?;
         tx.hint(lane, destination, due)?;
         due = due + spread.step;

@@ -31,7 +31,7 @@ impl Embedded {
         let failed = |error: IoError| {
             Error::Unavailable(format!("cannot write the backup {}: {error}", to.display()))
         };
-        let part = Part::create(to).map_err(failed)?;
+        let part = PartialCopy::create(to).map_err(failed)?;
         let name = part.path.to_str().ok_or_else(|| failed(ErrorKind::InvalidFilename.into()))?;
         db.execute("VACUUM INTO ?", [name]).map_err(|failure| {
             match fault::translate(&failure) {
@@ -44,12 +44,12 @@ impl Embedded {
 }
 
 /// The copy until it is complete. Dropping it removes it.
-struct Part {
+struct PartialCopy {
     path: PathBuf,
     file: File,
 }
 
-impl Part {
+impl PartialCopy {
     /// Creates an empty file beside `to`, which only this user can read.
     fn create(to: &Path) -> std::io::Result<Self> {
         let mut path = to.as_os_str().to_owned();
@@ -70,7 +70,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialCopy {
     fn drop(&mut self) {
         // After `finish` nothing has this name.
         let _ = std::fs::remove_file(&self.path);

@@ -8,13 +8,13 @@ use std::time::Duration;
 use rusqlite::Row;
 use tokio::sync::oneshot;
 
-use super::expiry::{self, Budget};
+use super::expiry::{self, EndBudget};
 use super::query::{earliest_deadline, earliest_due};
-use super::record::{self, Pending, Record};
 use super::rows::{read_options, read_pending, read_waiting};
 use super::sql::progress::passed;
 use super::sql::schedule::due;
 use super::sql::{self, only};
+use super::state::{self, Pending, StoredState};
 use super::threads::queue;
 use super::threads::write_queue::WriteQueue;
 use super::values::{read_name, rows};
@@ -110,7 +110,7 @@ pub(super) fn claim_in(tx: &mut WriteTx<'_>, claim: &Claim) -> rusqlite::Result<
     };
     if let Some(lane) = tx.find_lane(&claim.lane)? {
         tx.make_owed_calls(lane)?;
-        let mut budget = Budget::new(tx);
+        let mut budget = EndBudget::new(tx);
         sweep(tx, (&claim.lane, lane), &mut budget)?;
         expiry::expire(tx, lane, &mut budget)?;
         grant.tasks = take(tx, lane, claim, &grant.receipt, &mut budget)?;
@@ -129,7 +129,7 @@ pub(super) fn void_push_leases(tx: &mut WriteTx<'_>) -> rusqlite::Result<usize> 
     let held = read_leases(tx, sql::progress::of_workers::SQL, ())?;
     for (id, pending) in &held {
         let after = pending.swept(tx.now, tx.now);
-        tx.replace(*id, &Record::Pending(pending.clone()), &after)?;
+        tx.replace(*id, &StoredState::Pending(pending.clone()), &after)?;
     }
     Ok(held.len())
 }
@@ -137,7 +137,7 @@ pub(super) fn void_push_leases(tx: &mut WriteTx<'_>) -> rusqlite::Result<usize> 
 fn sweep(
     tx: &mut WriteTx<'_>,
     (name, lane): (&Lane, i64),
-    budget: &mut Budget,
+    budget: &mut EndBudget,
 ) -> rusqlite::Result<()> {
     let now = tx.now;
     let mut expired = read_leases(tx, sql::progress::passed::SQL, (lane, now, rows(MAX_SWEEP)))?;
@@ -150,11 +150,11 @@ fn sweep(
         if !budget.has_calls(tx) {
             break;
         }
-        let after = pending.swept(record::due_after_lease(pending.due, now), now);
+        let after = pending.swept(state::due_after_lease(pending.due, now), now);
         count(&mut budget.swept, &pending, &after);
         let is_lent = matches!(pending.lease, Some(LeaseKind::Mover { .. }));
-        tx.replace(id, &Record::Pending(pending), &after)?;
-        if let Record::Pending(back) = after
+        tx.replace(id, &StoredState::Pending(pending), &after)?;
+        if let StoredState::Pending(back) = after
             && is_lent
         {
             // It may be due before what the lane's worker reads next.
@@ -166,13 +166,13 @@ fn sweep(
 
 /// Counts a lease that ran out, and the end of its task. A mover's lease that only returns the task
 /// does not count.
-fn count(swept: &mut Swept, before: &Pending, after: &Record) {
+fn count(swept: &mut Swept, before: &Pending, after: &StoredState) {
     match (before.lease, after) {
-        (Some(LeaseKind::Mover { .. }), Record::Pending(_)) => {}
+        (Some(LeaseKind::Mover { .. }), StoredState::Pending(_)) => {}
         (Some(LeaseKind::Consumer), _) => swept.pull_leases += 1,
         _ => swept.push_leases += 1,
     }
-    if let Record::Ended(ended) = after {
+    if let StoredState::Ended(ended) = after {
         match ended.state {
             State::Cancelled => swept.cancelled += 1,
             _ => swept.leases_ran_out += 1,
@@ -197,15 +197,15 @@ fn take(
     lane: i64,
     claim: &Claim,
     receipt: &Receipt,
-    budget: &mut Budget,
+    budget: &mut EndBudget,
 ) -> rusqlite::Result<Vec<LeasedTask>> {
     let mut tasks = Vec::new();
     let mut room = MAX_CLAIM_BYTES.saturating_sub(claim.in_hand);
-    let deadline = record::deadline(claim.lease, tx.now);
+    let deadline = state::deadline(claim.lease, tx.now);
     for want in &claim.wants {
         let Some(destination) = tx.find_destination(lane, &want.destination)? else { continue };
         let left_over = expiry::misfire(tx, (lane, destination), &claim.misfires, budget)?;
-        let Found { due, is_full, has_hidden, has_own } = read_due(
+        let DueTasks { due, is_full, has_hidden, has_own } = read_due(
             tx,
             (lane, destination),
             want,
@@ -216,13 +216,13 @@ fn take(
         tx.answer_waits |= has_own;
         if has_hidden {
             tx.passed_over(&claim.lane, tx.now);
-            for Due { id, before, .. } in &due {
+            for DueTask { id, before, .. } in &due {
                 tx.leave_schedule(*id, before)?;
             }
         } else if let (Some(first), Some(last)) = (due.first(), due.last()) {
             tx.leave_schedule_up_to(&first.before, &last.before, last.id)?;
         }
-        for Due { id, before, task } in due {
+        for DueTask { id, before, task } in due {
             let Some(mut task) = task else {
                 bury(tx, id, before)?;
                 budget.swept.unreadable += 1;
@@ -233,7 +233,7 @@ fn take(
                 && overlaps(tx, lane, occurrence.after)?
             {
                 let after = before.skipped(tx.now);
-                tx.replace(id, &Record::Pending(before), &after)?;
+                tx.replace(id, &StoredState::Pending(before), &after)?;
                 budget.swept.skipped += 1;
                 continue;
             }
@@ -259,11 +259,11 @@ fn overlaps(
     occurrence_before: Option<TaskId>,
 ) -> rusqlite::Result<bool> {
     let Some(id) = occurrence_before.filter(|id| id.0 > 0) else { return Ok(false) };
-    Ok(matches!(tx.load(lane, id)?, Some(Record::Pending(_))))
+    Ok(matches!(tx.load(lane, id)?, Some(StoredState::Pending(_))))
 }
 
 /// A due task.
-struct Due {
+struct DueTask {
     id: TaskId,
     before: Pending,
     /// `None` if its content is missing or cannot be read.
@@ -272,8 +272,8 @@ struct Due {
 
 /// What is due for a destination.
 #[derive(Default)]
-struct Found {
-    due: Vec<Due>,
+struct DueTasks {
+    due: Vec<DueTask>,
     /// Whether the room ran out.
     is_full: bool,
     /// Whether tasks were passed over that are not durable.
@@ -289,7 +289,7 @@ fn bury(tx: &mut WriteTx<'_>, id: TaskId, before: Pending) -> rusqlite::Result<(
         "Task {id} cannot be read; it is dead, and nothing of it is deleted"
     );
     let dead = before.unreadable(tx.now);
-    tx.replace(id, &Record::Pending(before), &dead)
+    tx.replace(id, &StoredState::Pending(before), &dead)
 }
 
 /// Reads the due tasks of a destination: as many as are wanted and have room, up to a task that
@@ -302,8 +302,8 @@ fn read_due(
     left_over: Option<(UnixMillis, TaskId)>,
     room: &mut usize,
     is_first: bool,
-) -> rusqlite::Result<Found> {
-    let mut found = Found::default();
+) -> rusqlite::Result<DueTasks> {
+    let mut found = DueTasks::default();
     let hidden = tx.hidden(destination);
     let limit = want.slots.saturating_add(hidden.map_or(0, UnsyncedTasks::len));
     let mut select = tx.db.prepare_cached(due::SQL)?;
@@ -334,7 +334,7 @@ fn read_due(
         found.has_own |= hidden.is_some_and(|hidden| hidden.is_own(id));
         let held_until = tx.unsynced.as_deref().and_then(|unsynced| unsynced.held_until(id));
         let task = task.map(|task| LeasedTask { held_until, ..task });
-        found.due.push(Due { id, before, task });
+        found.due.push(DueTask { id, before, task });
     }
     Ok(found)
 }
@@ -366,7 +366,7 @@ fn outlook_in(tx: &mut WriteTx<'_>, lane: i64, claim: &Claim) -> rusqlite::Resul
         if let Some(number) = tx.find_destination(lane, &want.destination)?
             && let Some(earliest) = tx.earliest_of(number)?.filter(|moment| *moment <= tx.now)
         {
-            wanted.push(Listed { number, name: Ok(want.destination.clone()), earliest });
+            wanted.push(DueDestination { number, name: Ok(want.destination.clone()), earliest });
         }
     }
     if !wanted.is_empty() {
@@ -374,7 +374,7 @@ fn outlook_in(tx: &mut WriteTx<'_>, lane: i64, claim: &Claim) -> rusqlite::Resul
         found.extend(wanted.into_iter().filter(|listed| !page.contains(&listed.number)));
     }
     let (mut due, mut after_hidden) = (Vec::with_capacity(found.len()), None);
-    for Listed { number, name, earliest } in found {
+    for DueDestination { number, name, earliest } in found {
         if has_only_hidden(tx, number)? {
             // The worker would ask for them again and again.
             tx.passed_over(&claim.lane, earliest);
@@ -391,7 +391,7 @@ fn outlook_in(tx: &mut WriteTx<'_>, lane: i64, claim: &Claim) -> rusqlite::Resul
 }
 
 /// A due destination.
-struct Listed {
+struct DueDestination {
     number: i64,
     name: rusqlite::Result<Destination>,
     earliest: UnixMillis,
@@ -402,11 +402,11 @@ fn read_page(
     tx: &mut WriteTx<'_>,
     lane: i64,
     after: Option<&Position>,
-) -> rusqlite::Result<Vec<Listed>> {
+) -> rusqlite::Result<Vec<DueDestination>> {
     use sql::destination::{due, due_at};
     let read = |row: &Row<'_>| {
         let (number, earliest) = (row.get(due::id)?, row.get(due::earliest)?);
-        Ok(Listed { number, name: read_name(row, due::name), earliest })
+        Ok(DueDestination { number, name: read_name(row, due::name), earliest })
     };
     let mut page = Vec::new();
     // Two statements, because SQLite would read all destinations of the moment for one.
@@ -433,9 +433,10 @@ fn read_page(
 }
 
 /// Where a page ends. Destinations that have no readable name at its end are read again.
-fn end_of(page: &[Listed]) -> Option<Position> {
+fn end_of(page: &[DueDestination]) -> Option<Position> {
     let named = page.iter().rev().find_map(|listed| Some((listed, listed.name.as_ref().ok()?)));
-    let at = |listed: &Listed, name| Position { moment: listed.earliest, destination: name };
+    let at =
+        |listed: &DueDestination, name| Position { moment: listed.earliest, destination: name };
     match (named, page.last()) {
         (Some((listed, name)), _) => Some(at(listed, Some(name.clone()))),
         (None, last) => last.map(|listed| at(listed, None)),

@@ -3,10 +3,10 @@
 use rusqlite::OptionalExtension;
 
 use super::Embedded;
-use super::record::Record;
 use super::rows::{is_unreadable, read_options};
 use super::sql;
 use super::sql::task::with_content;
+use super::state::StoredState;
 use super::write_tx::WriteTx;
 use crate::model::task::{ContentDigest, Lane, Options, State, TaskId};
 use crate::store::Result;
@@ -35,7 +35,7 @@ pub(super) fn remove(tx: &mut WriteTx<'_>, lane: &Lane, ids: &[TaskId]) -> rusql
             return Ok(at);
         }
         let has_ended = match tx.load(lane, id) {
-            Ok(Some(Record::Ended(ended))) => ended.state != State::Dead,
+            Ok(Some(StoredState::Ended(ended))) => ended.state != State::Dead,
             Ok(_) => false,
             Err(failure) if is_unreadable(&failure) => false,
             Err(failure) => return Err(failure),

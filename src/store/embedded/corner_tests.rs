@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::testing::{Bench, bench, dead, lane, new_task, retry, topic};
 use crate::model::task::{OnDead, Options, State, TaskId, TopicPolicy};
 use crate::store::{
-    AttemptNote, Claim, Claimed, Error, Grant, Holder, Idempotency, MAX_CLAIM_BYTES, MAX_EXPIRIES,
-    Misfire, Misfired, NewTask, Novelty, Position, Registered, Settled, Signals, TopicEntry,
+    AttemptNote, Claim, Claimed, Error, Grant, Idempotency, LockToken, MAX_CLAIM_BYTES,
+    MAX_EXPIRIES, Misfire, Misfired, NewTask, Novelty, Position, Registered, Settled, Signals,
+    TopicEntry,
 };
 use delayd_wire::Span;
 
@@ -78,7 +79,7 @@ impl Bench {
             lane: lane(),
             wants,
             lease,
-            holder: Some(Holder("worker".into())),
+            holder: Some(LockToken("worker".into())),
             more: false,
             after,
             in_hand: 0,

@@ -13,10 +13,10 @@
 use rusqlite::OptionalExtension;
 use serde::Serialize;
 
-use super::record::{Ended, Pending, Record};
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::dead as dead_task;
 use super::sql::{self, only};
+use super::state::{EndedTask, Pending, StoredState};
 use super::values::{read_name, rows};
 use super::write_tx::WriteTx;
 use crate::model::task::{Destination, Lane, Options, State, TaskId};
@@ -38,7 +38,7 @@ struct DeadLetter<'a> {
 }
 
 /// A call to be stored.
-struct Call {
+struct StoredCall {
     id: TaskId,
     lane: Lane,
     destination: Destination,
@@ -49,7 +49,7 @@ struct Call {
 
 impl WriteTx<'_> {
     /// Stores the call of a task that has just died, if it asked for one.
-    pub(super) fn call_for(&mut self, id: TaskId, dead: &Ended) -> rusqlite::Result<()> {
+    pub(super) fn call_for(&mut self, id: TaskId, dead: &EndedTask) -> rusqlite::Result<()> {
         let call = match self.read_call(id, dead) {
             Ok(Some(call)) => call,
             Ok(None) => return Ok(()),
@@ -112,7 +112,7 @@ impl WriteTx<'_> {
                 break;
             }
             match self.load(lane, id) {
-                Ok(Some(Record::Ended(dead))) if dead.state == State::Dead => {
+                Ok(Some(StoredState::Ended(dead))) if dead.state == State::Dead => {
                     self.call_for(id, &dead)?
                 }
                 Ok(_) => {}
@@ -124,7 +124,7 @@ impl WriteTx<'_> {
         Ok(())
     }
 
-    fn read_call(&self, id: TaskId, dead: &Ended) -> rusqlite::Result<Option<Call>> {
+    fn read_call(&self, id: TaskId, dead: &EndedTask) -> rusqlite::Result<Option<StoredCall>> {
         let options = self
             .db
             .prepare_cached(sql::task::OPTIONS_IF_ANY)?
@@ -150,7 +150,7 @@ impl WriteTx<'_> {
                 };
                 let body = serde_json::to_string(&body).expect("a dead-letter call is plain data");
                 let options = Options { origin, ..Options::default() };
-                Ok(Call { id: call, lane, destination: on_dead.sn.clone(), options, body })
+                Ok(StoredCall { id: call, lane, destination: on_dead.sn.clone(), options, body })
             })
             .optional()
     }

@@ -9,13 +9,13 @@ use futures_util::FutureExt;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
-use super::disk::fault::Health;
-use super::sync_gate::{Gate, Gated, LONG, bench, ids};
+use super::disk::fault::StoreHealth;
+use super::sync_gate::{Gated, LONG, SyncGate, bench, ids};
 use super::testing::{START, dead, delivered, lane, new_task, retry};
 use super::threads::confirmations::Confirmations;
 use super::threads::syncer::Syncer;
 use crate::model::task::{State, TopicPolicy};
-use crate::store::{Asker, Error, Holder, Idempotency, Moment, NewTask, Settled, Spread};
+use crate::store::{Asker, Error, Idempotency, LockToken, Moment, NewTask, Settled, Spread};
 
 #[tokio::test]
 async fn workers_claims_and_settles_wait_for_no_sync() {
@@ -249,7 +249,7 @@ async fn a_failed_sync_ends_the_store_before_anybody_is_answered() {
     gate.open();
     let later = timeout(LONG, bench.add_one()).await.expect("it is answered");
     assert!(matches!(later, Err(Error::Unavailable(_))), "{later:?}");
-    let holder = Some(Holder("worker".into()));
+    let holder = Some(LockToken("worker".into()));
     assert!(bench.claim_by(holder, &[("a", 1)]).await.is_err());
 }
 
@@ -277,14 +277,14 @@ async fn a_silent_sync_refuses_new_promises_at_once_and_no_worker() {
 /// The checkpoint thread's last copy would take the log from under a sync that still fails.
 #[test]
 fn the_checkpoint_thread_ends_after_the_last_sync() {
-    let gate = Gate::new();
+    let gate = SyncGate::new();
     let confirmations = Arc::<Confirmations>::default();
     let (checkpoints, wakes) = sync_channel(1);
     let syncer = Syncer {
         log: Box::new(Gated { gate: Arc::clone(&gate), log: None }),
         confirmations: Arc::clone(&confirmations),
         pace: Arc::default(),
-        health: Arc::new(Health::new()),
+        health: Arc::new(StoreHealth::new()),
         hints: broadcast::channel(1).0,
         disk: Default::default(),
         writer: Arc::default(),

@@ -6,11 +6,11 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::record::{Pending, Record};
 use super::rows::{is_unreadable, read_waiting};
 use super::sql::expiry::over;
 use super::sql::schedule::due_within;
 use super::sql::{self, only};
+use super::state::{Pending, StoredState};
 use super::values::rows;
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
@@ -19,7 +19,7 @@ use crate::store::{MAX_CLAIM_BYTES, MAX_ENDED, Misfire, Misfired, Swept};
 
 /// How many tasks one claim may still end.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct EndBudget {
     tasks: usize,
     /// Bytes of dead-letter calls: what the transaction had written before, and the most that it
     /// may write.
@@ -30,7 +30,7 @@ pub(super) struct Budget {
     pub(super) swept: Swept,
 }
 
-impl Budget {
+impl EndBudget {
     pub(super) fn new(tx: &WriteTx<'_>) -> Self {
         Self {
             tasks: MAX_ENDED,
@@ -58,7 +58,11 @@ impl Budget {
 }
 
 /// Ends waiting tasks of a lane that are not worth delivering any more, the earliest first.
-pub(super) fn expire(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> rusqlite::Result<()> {
+pub(super) fn expire(
+    tx: &mut WriteTx<'_>,
+    lane: i64,
+    budget: &mut EndBudget,
+) -> rusqlite::Result<()> {
     let expired: Vec<(UnixMillis, TaskId)> = tx
         .db
         .prepare_cached(over::SQL)?
@@ -82,9 +86,11 @@ pub(super) fn expire(tx: &mut WriteTx<'_>, lane: i64, budget: &mut Budget) -> ru
             Err(failure) => return Err(failure),
         };
         match record {
-            Some(Record::Pending(before)) if !before.leased && before.expires == Some(moment) => {
+            Some(StoredState::Pending(before))
+                if !before.leased && before.expires == Some(moment) =>
+            {
                 let after = before.expired(tx.now);
-                tx.replace(id, &Record::Pending(before), &after)?;
+                tx.replace(id, &StoredState::Pending(before), &after)?;
                 budget.swept.expired += 1;
             }
             // The row is wrong.
@@ -100,7 +106,7 @@ pub(super) fn misfire(
     tx: &mut WriteTx<'_>,
     (lane, destination): (i64, i64),
     misfires: &[Misfire],
-    budget: &mut Budget,
+    budget: &mut EndBudget,
 ) -> rusqlite::Result<Option<(UnixMillis, TaskId)>> {
     let mut left_over = None;
     for misfire in misfires {
@@ -110,7 +116,7 @@ pub(super) fn misfire(
                 break;
             }
             let after = before.misfired(misfire.becomes, tx.now);
-            tx.replace(id, &Record::Pending(before), &after)?;
+            tx.replace(id, &StoredState::Pending(before), &after)?;
             match misfire.becomes {
                 Misfired::Expired => budget.swept.misfired_expired += 1,
                 Misfired::Dead => budget.swept.misfired_dead += 1,

@@ -9,7 +9,7 @@ use super::sql::{self, only};
 use super::write_tx::lane_number;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{Forecast, MAX_FORECAST, Result};
+use crate::store::{LaneForecast, MAX_FORECAST, Result};
 
 impl Embedded {
     pub(crate) async fn forecast(
@@ -17,7 +17,7 @@ impl Embedded {
         lane: &Lane,
         step: Duration,
         steps: usize,
-    ) -> Result<Forecast> {
+    ) -> Result<LaneForecast> {
         let (lane, clock) = (lane.clone(), self.clock.clone());
         self.scans.run(move |db| forecast_from(db, &lane, step, steps, clock.now())).await
     }
@@ -30,8 +30,8 @@ pub(super) fn forecast_from(
     step: Duration,
     steps: usize,
     now: UnixMillis,
-) -> rusqlite::Result<Forecast> {
-    let mut forecast = Forecast { now, overdue: 0, steps: vec![0; steps.min(MAX_FORECAST)] };
+) -> rusqlite::Result<LaneForecast> {
+    let mut forecast = LaneForecast { now, overdue: 0, steps: vec![0; steps.min(MAX_FORECAST)] };
     let Some(lane) = lane_number(db, lane)? else { return Ok(forecast) };
     let step = i64::try_from(step.as_millis()).unwrap_or(i64::MAX).max(1);
     let count = i64::try_from(forecast.steps.len()).unwrap_or(i64::MAX);

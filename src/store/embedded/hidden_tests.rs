@@ -10,8 +10,8 @@ use super::sync_gate::{LONG, bench, ids};
 use super::testing::{START, dead, lane, names, new_task, retry};
 use crate::model::task::{OnDead, Options};
 use crate::store::{
-    Asker, Claim, Claimed, Hint, Holder, MAX_OUTLOOK, Misfire, Misfired, Moment, NewTask, Settled,
-    Signals, Want,
+    Asker, Claim, Claimed, Hint, LockToken, MAX_OUTLOOK, Misfire, Misfired, Moment, NewTask,
+    Settled, Signals, Want,
 };
 
 fn lamented() -> NewTask {
@@ -148,7 +148,7 @@ async fn a_claim_that_stores_a_dead_letter_call_has_it_once_that_is_durable() {
         lane: lane(),
         wants: vec![want("a"), want("b")],
         lease: LONG,
-        holder: Some(Holder("worker".into())),
+        holder: Some(LockToken("worker".into())),
         more: false,
         after: None,
         in_hand: 0,

@@ -31,7 +31,7 @@ impl Embedded {
         }
         if repair {
             let disk = space::Params::of(&params.path, params.reserve);
-            let opened = Self::open_on(disk, params.clock, super::Leases::Go);
+            let opened = Self::open_on(disk, params.clock, super::PushLeases::Go);
             return opened.map_err(|error| match error {
                 Error::Misconfigured(text) => Error::Misconfigured(format!(
                     "a repair needs the file for itself, while fsck without --repair looks beside \
@@ -44,7 +44,7 @@ impl Embedded {
     }
 
     fn open_to_look(Params { path, clock, .. }: Params) -> Result<Self> {
-        let health = Arc::new(fault::Health::new());
+        let health = Arc::new(fault::StoreHealth::new());
         let db = schema::open_to_look(&path)?;
         let id = identity::read(&db).map_err(|failure| fault::explain(&path, &failure))?;
         // Nothing receives the writes: they are refused.

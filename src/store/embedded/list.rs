@@ -25,7 +25,7 @@ impl Embedded {
 }
 
 /// The bounds of a page, as the statements take them.
-struct Bounds {
+struct PageBounds {
     /// Only entries after this one.
     after: Listed,
     to: UnixMillis,
@@ -36,13 +36,13 @@ pub(super) fn list_from(db: &Connection, query: &ListQuery) -> rusqlite::Result<
     let Some(lane) = lane_number(db, &query.lane)? else { return Ok(Vec::new()) };
     // No task has number 0, so everything at `from` comes after it.
     let first = Listed { moment: query.from, id: TaskId(0) };
-    let Bounds { after, to, limit } = Bounds {
+    let PageBounds { after, to, limit } = PageBounds {
         after: query.after.map_or(first, |last| last.max(first)),
         to: query.to,
         limit: rows(query.limit),
     };
     match query.state {
-        State::Scheduled => scheduled(db, lane, Bounds { after, to, limit }),
+        State::Scheduled => scheduled(db, lane, PageBounds { after, to, limit }),
         State::Leased => {
             page(db, sql::progress::page::SQL, (lane, after.moment, after.id, to, limit))
         }
@@ -56,8 +56,8 @@ pub(super) fn list_from(db: &Connection, query: &ListQuery) -> rusqlite::Result<
 
 /// Merges the lane's schedules. The page found so far bounds the reading of the next schedule. Once
 /// even the earliest task of a schedule lies behind the page, those of all further ones do.
-fn scheduled(db: &Connection, lane: i64, bounds: Bounds) -> rusqlite::Result<Vec<Listed>> {
-    let Bounds { after, mut to, limit } = bounds;
+fn scheduled(db: &Connection, lane: i64, bounds: PageBounds) -> rusqlite::Result<Vec<Listed>> {
+    let PageBounds { after, mut to, limit } = bounds;
     let mut destinations = db.prepare_cached(by_earliest::SQL)?;
     let mut destinations = destinations.query([lane])?;
     let mut found = BinaryHeap::new();

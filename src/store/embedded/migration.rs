@@ -7,14 +7,16 @@ use rusqlite::OptionalExtension;
 use super::Embedded;
 use super::add::{Body, find_owner, write_body};
 use super::receipts::Receipts;
-use super::record::{self, Ended, Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
 use super::sql::task::{same, with_content};
+use super::state::{self, EndedTask, Pending, StoredState, expiry};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{ContentDigest, Lane, Options, Receipt, State, TaskId};
 use crate::store::embedded::PER_TASK;
-use crate::store::{Adopted, Adoptee, Error, KEPT, LeaseKind, Result, Standing, kept_outcome};
+use crate::store::{
+    Adopted, AdoptedStanding, Adoptee, Error, KEPT, LeaseKind, Result, kept_outcome,
+};
 
 impl Embedded {
     pub(crate) async fn lend(
@@ -46,7 +48,7 @@ pub(super) fn lend_in(
     lease: Duration,
 ) -> rusqlite::Result<Vec<bool>> {
     let Some(lane) = tx.find_lane(lane)? else { return Ok(vec![false; ids.len()]) };
-    let deadline = record::deadline(lease, tx.now);
+    let deadline = state::deadline(lease, tx.now);
     ids.iter()
         .map(|id| match lend_one(tx, lane, *id, receipt, deadline) {
             Err(failure) if is_unreadable(&failure) => {
@@ -66,17 +68,17 @@ fn lend_one(
     deadline: UnixMillis,
 ) -> rusqlite::Result<bool> {
     let Some(mut record) = tx.load(lane, id)? else { return Ok(false) };
-    if let Record::Pending(held) = &record
+    if let StoredState::Pending(held) = &record
         && held.leased
-        && record::ran_out(held.due, tx.now)
+        && state::ran_out(held.due, tx.now)
     {
-        let swept = held.swept(record::due_after_lease(held.due, tx.now), tx.now);
+        let swept = held.swept(state::due_after_lease(held.due, tx.now), tx.now);
         tx.replace(id, &record, &swept)?;
         record = swept;
     }
-    let Record::Pending(before) = &record else { return Ok(false) };
+    let StoredState::Pending(before) = &record else { return Ok(false) };
     let Some(lent) = before.lent_by(receipt, deadline) else { return Ok(false) };
-    tx.replace(id, &record, &Record::Pending(lent))?;
+    tx.replace(id, &record, &StoredState::Pending(lent))?;
     Ok(true)
 }
 
@@ -158,7 +160,7 @@ fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> 
     write_body(tx, task.id, &body)?;
     let (attempts, outcome) = (task.attempts, kept_outcome(&task.outcome).to_owned());
     match task.standing {
-        Standing::Waiting { due } => {
+        AdoptedStanding::Waiting { due } => {
             let expires = expiry(task.due, &task.options);
             let waiting =
                 Pending { attempts, outcome, expires, ..Pending::fresh(number, destination, due) };
@@ -171,11 +173,11 @@ fn adopt_one(tx: &mut WriteTx<'_>, task: &Adoptee) -> rusqlite::Result<Adopted> 
             take_key(tx, &lane, number, task)?;
             tx.hint(&lane, destination, due)?;
         }
-        Standing::Ended { state, finished } => {
+        AdoptedStanding::Ended { state, finished } => {
             let receipts = Receipts::default();
             tx.write_history(
                 task.id,
-                &Ended { lane: number, state, finished, attempts, receipts, outcome },
+                &EndedTask { lane: number, state, finished, attempts, receipts, outcome },
             )?;
         }
     }
@@ -205,7 +207,10 @@ fn existing(
     let Some(record) = tx.load(number, task.id)? else { return Ok(Some(Adopted::Known)) };
     let is_leased = record.state(tx.now) == State::Leased;
     if is_leased
-        && matches!(&record, Record::Pending(Pending { lease: Some(LeaseKind::Mover { .. }), .. }))
+        && matches!(
+            &record,
+            StoredState::Pending(Pending { lease: Some(LeaseKind::Mover { .. }), .. })
+        )
     {
         return Ok(Some(Adopted::Own));
     }
@@ -229,8 +234,12 @@ fn is_same_by_digest(
 }
 
 /// A task that waits here ends if it has ended at the other store.
-fn take_end(tx: &mut WriteTx<'_>, task: &Adoptee, record: &Record) -> rusqlite::Result<Adopted> {
-    let Standing::Ended {
+fn take_end(
+    tx: &mut WriteTx<'_>,
+    task: &Adoptee,
+    record: &StoredState,
+) -> rusqlite::Result<Adopted> {
+    let AdoptedStanding::Ended {
         state: state @ (State::Delivered | State::Cancelled | State::Expired),
         ..
     } = task.standing
@@ -239,14 +248,15 @@ fn take_end(tx: &mut WriteTx<'_>, task: &Adoptee, record: &Record) -> rusqlite::
     };
     let (after, adopted) = match (record.fulfilled(tx.now), record) {
         (Some(cancelled), _) => (cancelled, Adopted::Known),
-        (None, Record::Pending(held)) if held.state(tx.now) == State::Leased => {
-            (Record::Pending(Pending { cancelling: true, ..held.clone() }), Adopted::Cancelling)
-        }
-        (None, Record::Pending(waiting)) => {
+        (None, StoredState::Pending(held)) if held.state(tx.now) == State::Leased => (
+            StoredState::Pending(Pending { cancelling: true, ..held.clone() }),
+            Adopted::Cancelling,
+        ),
+        (None, StoredState::Pending(waiting)) => {
             let outcome = kept_outcome(&task.outcome).to_owned();
             (waiting.end(state, Receipts::default(), outcome, tx.now), Adopted::Ended)
         }
-        (None, Record::Ended(_)) => return Ok(Adopted::Known),
+        (None, StoredState::Ended(_)) => return Ok(Adopted::Known),
     };
     tx.replace(task.id, record, &after)?;
     Ok(adopted)
@@ -270,7 +280,7 @@ fn owner_is_later(
     lane: &Lane,
     task: &Adoptee,
 ) -> rusqlite::Result<Option<bool>> {
-    let is_waiting = matches!(task.standing, Standing::Waiting { .. });
+    let is_waiting = matches!(task.standing, AdoptedStanding::Waiting { .. });
     let Some((key, set)) = claim_to_key(lane, task).filter(|_| is_waiting) else { return Ok(None) };
     let Some(number) = tx.find_lane(lane)? else { return Ok(None) };
     Ok(tx.owner(number, key)?.map(|(_, owner_set)| owner_set >= set))
@@ -287,7 +297,7 @@ fn is_superseded(tx: &mut WriteTx<'_>, lane: &Lane, task: &Adoptee) -> rusqlite:
     let Some(number) = tx.find_lane(lane)? else { return Ok(false) };
     if let Some((id, owner)) = find_owner(tx, number, task.options.key.as_deref())? {
         let after = owner.cancelled(tx.now);
-        tx.replace(id, &Record::Pending(owner.record), &after)?;
+        tx.replace(id, &StoredState::Pending(owner.record), &after)?;
     }
     Ok(false)
 }

@@ -23,7 +23,7 @@
 //!
 //! | role | file |
 //! |---|---|
-//! | transitions of a task, without SQL | `record/`, `receipts` |
+//! | transitions of a task, without SQL | `state/`, `receipts` |
 //! | records, ids and moments as rows and values | `rows`, `values` |
 //! | one write transaction: numbers, ids, earliest moments, counts | `write_tx/` |
 //! | tasks come and go | `add`, `dedup`, `claim`, `expiry`, `settle`, `dead_letter` |
@@ -97,11 +97,11 @@ mod note;
 mod poll;
 mod query;
 mod receipts;
-mod record;
 mod recurring_topics;
 mod rows;
 mod sample;
 mod schedule_verbs;
+mod state;
 #[cfg(test)]
 pub(crate) use schedule_verbs::garble_schedule;
 mod schedules;
@@ -166,7 +166,7 @@ pub struct Embedded {
     scans: threads::reader::Reads,
     clock: Clock,
     hints: broadcast::Sender<Hint>,
-    health: Arc<disk::fault::Health>,
+    health: Arc<disk::fault::StoreHealth>,
     /// `None` if the store is only looked at.
     meter: Option<disk::space::Meter>,
     metrics: Arc<StoreMetrics>,
@@ -174,7 +174,7 @@ pub struct Embedded {
 }
 
 /// What a start does to the push leases of the previous process.
-enum Leases {
+enum PushLeases {
     /// They end: its workers are gone, and those of this process are about to work.
     Void,
     /// They continue: this process does not work.
@@ -212,17 +212,17 @@ impl Embedded {
     /// newer version wrote it; otherwise those of SQLite.
     pub fn open(params: Params) -> Result<Self> {
         let disk = disk::space::Params::of(&params.path, params.reserve);
-        Self::open_on(disk, params.clock, Leases::Void)
+        Self::open_on(disk, params.clock, PushLeases::Void)
     }
 
-    fn open_on(disk: disk::space::Params, clock: Clock, push_leases: Leases) -> Result<Self> {
+    fn open_on(disk: disk::space::Params, clock: Clock, push_leases: PushLeases) -> Result<Self> {
         Self::open_with(disk, clock, push_leases, Box::new(|log| Box::new(log)))
     }
 
     fn open_with(
         disk: disk::space::Params,
         clock: Clock,
-        push_leases: Leases,
+        push_leases: PushLeases,
         open_log_sync: disk::wal_sync::OpenLogSync,
     ) -> Result<Self> {
         let path = disk.path.clone();
@@ -233,11 +233,11 @@ impl Embedded {
         let metrics = StoreMetrics::embedded();
         let disk = metrics.disk.clone().unwrap_or_default();
         let meter = Some(space.meter(disk.clone()));
-        let health = Arc::new(disk::fault::Health::new());
+        let health = Arc::new(disk::fault::StoreHealth::new());
         let explain = |failure: rusqlite::Error| disk::fault::explain(&path, &failure);
         let voided = match push_leases {
-            Leases::Void => void_push_leases(&mut db, &clock),
-            Leases::Go => Ok(write_tx::IdCache::default()),
+            PushLeases::Void => void_push_leases(&mut db, &clock),
+            PushLeases::Go => Ok(write_tx::IdCache::default()),
         };
         let names = voided.or_else(|failure| match explain(failure) {
             Error::Full(_) => {
@@ -284,7 +284,7 @@ impl Embedded {
             unsynced: write_tx::unsynced::UnsyncedTasks::default(),
             newest: 0,
             hints: hints.clone(),
-            keeper: disk::checkpoint::Keeper::new(checkpoints.clone(), turn.clone(), hold)
+            keeper: disk::checkpoint::LogKeeper::new(checkpoints.clone(), turn.clone(), hold)
                 .map_err(explain)?,
             space,
         };

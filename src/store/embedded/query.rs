@@ -3,12 +3,12 @@
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::Embedded;
-use super::record::{due_after_lease, ran_out};
 use super::rows::{is_unreadable, read_lease, read_options, read_state_or};
 use super::sql::lane::{next_due, next_pull};
 use super::sql::progress::deadlines;
 use super::sql::task::{summary, whole};
 use super::sql::{self, only};
+use super::state::{due_after_lease, ran_out};
 use super::threads::reader::Reads;
 use super::values::read_name;
 use super::write_tx::lane_number;

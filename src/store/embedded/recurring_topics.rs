@@ -19,15 +19,15 @@ use crate::store::Registered;
 
 /// The topics. A clone of the pointer is with the writer.
 #[derive(Debug, Default)]
-pub(super) struct RecurringTopics(Mutex<Noted>);
+pub(super) struct RecurringTopics(Mutex<NotedTopics>);
 
 /// A note of a topic, different from each other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Note(u64);
+pub(super) struct TopicNote(u64);
 
 #[derive(Debug, Default)]
-struct Noted {
-    topics: HashMap<Topic, Note>,
+struct NotedTopics {
+    topics: HashMap<Topic, TopicNote>,
     count: u64,
 }
 
@@ -41,7 +41,7 @@ impl RecurringTopics {
         all
     }
 
-    fn lock(&self) -> MutexGuard<'_, Noted> {
+    fn lock(&self) -> MutexGuard<'_, NotedTopics> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,17 +49,17 @@ impl RecurringTopics {
     pub(super) fn note(&self, topic: &Topic) -> bool {
         let mut noted = self.lock();
         noted.count += 1;
-        let note = Note(noted.count);
+        let note = TopicNote(noted.count);
         noted.topics.insert(topic.clone(), note).is_none()
     }
 
     /// The note of a topic, for [`Self::forget`].
-    pub(super) fn noted(&self, topic: &Topic) -> Option<Note> {
+    pub(super) fn noted(&self, topic: &Topic) -> Option<TopicNote> {
         self.lock().topics.get(topic).copied()
     }
 
     /// Forgets a topic that has no schedules, unless it was noted after `note`.
-    pub(super) fn forget(&self, topic: &Topic, note: Option<Note>) {
+    pub(super) fn forget(&self, topic: &Topic, note: Option<TopicNote>) {
         let Some(note) = note else { return };
         let mut noted = self.lock();
         if noted.topics.get(topic) == Some(&note) {

@@ -18,11 +18,11 @@ use rusqlite::types::{FromSqlError, ValueRef};
 use rusqlite::{OptionalExtension, Row};
 
 use super::receipts::Receipts;
-use super::record::{Ended, Pending, Record, expiry};
 use super::sql;
 use super::sql::history::ended;
 use super::sql::progress::pending;
 use super::sql::task::fresh;
+use super::state::{EndedTask, Pending, StoredState, expiry};
 use super::values::{read_name, state_number};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
@@ -79,8 +79,8 @@ fn read_expiry(
     Ok(expiry(row.get(due)?, &read_options(row, options, id)?))
 }
 
-pub(super) fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<Ended> {
-    Ok(Ended {
+pub(super) fn read_ended(row: &Row<'_>, id: TaskId) -> rusqlite::Result<EndedTask> {
+    Ok(EndedTask {
         lane: row.get(ended::lane)?,
         state: read_state(row, ended::state)?,
         finished: row.get(ended::finished)?,
@@ -204,12 +204,12 @@ fn none_if_empty(text: &str) -> Option<&str> {
 
 impl WriteTx<'_> {
     /// The record of the task, if it is in this lane.
-    pub(super) fn load(&self, lane: i64, id: TaskId) -> rusqlite::Result<Option<Record>> {
+    pub(super) fn load(&self, lane: i64, id: TaskId) -> rusqlite::Result<Option<StoredState>> {
         let record = match self.load_pending(id)? {
-            Some(pending) => Some(Record::Pending(pending)),
+            Some(pending) => Some(StoredState::Pending(pending)),
             None => match self.load_ended(id)? {
-                Some(ended) => Some(Record::Ended(ended)),
-                None => self.load_fresh(id)?.map(Record::Pending),
+                Some(ended) => Some(StoredState::Ended(ended)),
+                None => self.load_fresh(id)?.map(StoredState::Pending),
             },
         };
         Ok(record.filter(|record| record.lane() == lane))
@@ -221,7 +221,7 @@ impl WriteTx<'_> {
         })
     }
 
-    fn load_ended(&self, id: TaskId) -> rusqlite::Result<Option<Ended>> {
+    fn load_ended(&self, id: TaskId) -> rusqlite::Result<Option<EndedTask>> {
         self.db.prepare_cached(ended::SQL)?.query_row([id], |row| read_ended(row, id)).optional()
     }
 
@@ -240,24 +240,25 @@ impl WriteTx<'_> {
     pub(super) fn replace(
         &mut self,
         id: TaskId,
-        before: &Record,
-        after: &Record,
+        before: &StoredState,
+        after: &StoredState,
     ) -> rusqlite::Result<()> {
         match before {
-            Record::Pending(before) => self.leave(id, before)?,
-            Record::Ended(before) => self.deltas.count(before.lane, before.state, -1),
+            StoredState::Pending(before) => self.leave(id, before)?,
+            StoredState::Ended(before) => self.deltas.count(before.lane, before.state, -1),
         }
         match (before, after) {
-            (Record::Pending(_), Record::Ended(_)) => self.delete_progress(id)?,
-            (Record::Ended(_), Record::Pending(_)) => self.delete_history(id)?,
-            (Record::Pending(_), Record::Pending(_)) | (Record::Ended(_), Record::Ended(_)) => {}
+            (StoredState::Pending(_), StoredState::Ended(_)) => self.delete_progress(id)?,
+            (StoredState::Ended(_), StoredState::Pending(_)) => self.delete_history(id)?,
+            (StoredState::Pending(_), StoredState::Pending(_))
+            | (StoredState::Ended(_), StoredState::Ended(_)) => {}
         }
         match after {
-            Record::Pending(after) => {
+            StoredState::Pending(after) => {
                 self.write_progress(id, after)?;
                 self.join_schedule(id, after)
             }
-            Record::Ended(after) => {
+            StoredState::Ended(after) => {
                 self.write_history(id, after)?;
                 if after.state == State::Dead { self.call_for(id, after) } else { Ok(()) }
             }
@@ -277,13 +278,17 @@ impl WriteTx<'_> {
     }
 
     /// Removes the state of a task, and all traces of it.
-    pub(super) fn forget_place(&mut self, id: TaskId, record: &Record) -> rusqlite::Result<()> {
+    pub(super) fn forget_place(
+        &mut self,
+        id: TaskId,
+        record: &StoredState,
+    ) -> rusqlite::Result<()> {
         match record {
-            Record::Pending(pending) => {
+            StoredState::Pending(pending) => {
                 self.leave(id, pending)?;
                 self.delete_progress(id)
             }
-            Record::Ended(ended) => {
+            StoredState::Ended(ended) => {
                 self.deltas.count(ended.lane, ended.state, -1);
                 self.delete_history(id)
             }
@@ -386,7 +391,7 @@ impl WriteTx<'_> {
         self.with(sql::progress::DELETE, |delete| delete.execute([id])).map(drop)
     }
 
-    pub(super) fn write_history(&mut self, id: TaskId, after: &Ended) -> rusqlite::Result<()> {
+    pub(super) fn write_history(&mut self, id: TaskId, after: &EndedTask) -> rusqlite::Result<()> {
         self.deltas.count(after.lane, after.state, 1);
         self.with(sql::history::PUT, |put| {
             put.execute((

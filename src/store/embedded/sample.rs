@@ -8,7 +8,9 @@ use super::sql::{self, destination, lane, only};
 use super::values::{read_name, rows};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane};
-use crate::store::{Counts, LaneSample, MAX_SAMPLED, Result, SampleQuery, Sampled, ScheduleSample};
+use crate::store::{
+    Counts, LaneSample, MAX_SAMPLED, Result, SampleAnswer, SampleQuery, ScheduleSample,
+};
 
 /// The most rows that one sample counts, some milliseconds, and how many of one schedule.
 const MOST_ROWS: u64 = 50_000;
@@ -18,7 +20,7 @@ const MOST_ROWS_THOROUGH: u64 = 1_000_000;
 const MOST_ROWS_OF_ONE_THOROUGH: u64 = 500_000;
 
 impl Embedded {
-    pub(crate) async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+    pub(crate) async fn sample(&self, query: SampleQuery) -> Result<SampleAnswer> {
         let clock = self.clock.clone();
         let reader = if query.is_thorough { &self.scans } else { &self.reads };
         reader.run(move |db| sample_from(db, &query, clock.now())).await
@@ -34,7 +36,7 @@ pub(super) fn sample_from(
     db: &Connection,
     query: &SampleQuery,
     now: UnixMillis,
-) -> rusqlite::Result<Sampled> {
+) -> rusqlite::Result<SampleAnswer> {
     let (mut left, most_of_one) = match query.is_thorough {
         true => (MOST_ROWS_THOROUGH, MOST_ROWS_OF_ONE_THOROUGH),
         false => (MOST_ROWS, MOST_ROWS_OF_ONE),
@@ -55,7 +57,7 @@ pub(super) fn sample_from(
         }
         Ok(Some(sample))
     });
-    Ok(Sampled { now, lanes: lanes.collect::<rusqlite::Result<_>>()? })
+    Ok(SampleAnswer { now, lanes: lanes.collect::<rusqlite::Result<_>>()? })
 }
 
 fn of_lane(
@@ -63,7 +65,7 @@ fn of_lane(
     lane: &Lane,
     now: UnixMillis,
     moments: &[UnixMillis],
-    mut count: impl FnMut(i64) -> rusqlite::Result<Counted>,
+    mut count: impl FnMut(i64) -> rusqlite::Result<WaitingCount>,
 ) -> rusqlite::Result<LaneSample> {
     let found = db.prepare_cached(lane::sampled::SQL)?.query_row(
         (lane.topic.as_str(), lane.shard),
@@ -94,7 +96,7 @@ fn of_lane(
         while let Some(row) = found.next()? {
             let name: Destination = read_name(row, destination::sampled::name)?;
             let id: i64 = row.get(destination::sampled::id)?;
-            let Counted { waiting, mut due, is_cut, .. } = count(id)?;
+            let WaitingCount { waiting, mut due, is_cut, .. } = count(id)?;
             let earliest: UnixMillis = row.get(destination::sampled::earliest)?;
             let next = match earliest > now {
                 true => Some(earliest),
@@ -133,7 +135,7 @@ fn complete(schedules: &mut [ScheduleSample], scheduled: u64) {
 
 /// How many tasks wait for a destination.
 #[derive(Debug, Default)]
-struct Counted {
+struct WaitingCount {
     waiting: u64,
     due: Vec<u64>,
     is_cut: bool,
@@ -146,9 +148,9 @@ fn count(
     destination: i64,
     moments: &[UnixMillis],
     most: u64,
-) -> rusqlite::Result<Counted> {
+) -> rusqlite::Result<WaitingCount> {
     let mut select = db.prepare_cached(sql::schedule::COUNT_WITHIN)?;
-    let mut counted = Counted::default();
+    let mut counted = WaitingCount::default();
     let mut after = i64::MIN;
     for moment in moments.iter().map(|moment| moment.0).chain([i64::MAX]) {
         // One row more tells whether there are more.

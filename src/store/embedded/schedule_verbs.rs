@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::recurring_topics::{Note, RecurringTopics};
+use super::recurring_topics::{RecurringTopics, TopicNote};
 use super::write_tx::WriteTx;
 use super::{Embedded, PER_TASK, schedules};
 use crate::model::task::{Lane, ScheduleName, Topic};
@@ -22,7 +22,7 @@ fn note_to_forget(
     tx: &WriteTx<'_>,
     recurring: &RecurringTopics,
     topic: &Topic,
-) -> rusqlite::Result<Option<Note>> {
+) -> rusqlite::Result<Option<TopicNote>> {
     let has_schedules = schedules::topic_has(tx.db, topic.as_str())?;
     Ok(recurring.noted(topic).filter(|_| !has_schedules))
 }

@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use super::add::{self, Body};
 use super::receipts::Receipts;
-use super::record::{Pending, Record, expiry};
 use super::rows::{is_unreadable, read_options};
 use super::sql::recurring::{self as sql, stored};
 use super::sql::{only, task};
+use super::state::{Pending, StoredState, expiry};
 use super::values::{read_name, rows};
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, ScheduleName, State, StoreId, TaskId};
 use crate::store::{
-    DueSchedules, Error, LAST_MOMENT, MAX_DUE_SCHEDULES, MAX_RECENT, MAX_SCHEDULES, MovedSchedule,
-    NewSchedule, NextDue, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule, ScheduleSet,
-    TopicEntry, UNPLANNED,
+    ContinuedSchedule, DueSchedules, Error, LAST_MOMENT, MAX_DUE_SCHEDULES, MAX_RECENT,
+    MAX_SCHEDULES, NewSchedule, NextDue, Pause, Plan, Planned, PlannedOccurrence, Result, Schedule,
+    ScheduleSet, TopicEntry, UNPLANNED,
 };
 
 /// What is stored of a schedule beside its definition, as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Stored {
+pub(super) struct PlanState {
     revision: u64,
     set: UnixMillis,
     since: UnixMillis,
@@ -40,7 +40,7 @@ pub(super) struct Stored {
     recent: Vec<(TaskId, UnixMillis)>,
 }
 
-impl Stored {
+impl PlanState {
     pub(super) fn is_paused(&self) -> bool {
         self.paused.is_some() || self.moving.is_some()
     }
@@ -53,15 +53,16 @@ impl Stored {
 /// A schedule as its row has it.
 #[derive(Clone, Debug)]
 struct Row {
-    state: Stored,
+    state: PlanState,
     definition: String,
     look: Option<UnixMillis>,
 }
 
 impl Row {
     fn shown(self, name: &ScheduleName, now: UnixMillis) -> Schedule {
-        let Stored { revision, set, since, cursor, before, paused, moving, origin, recent, .. } =
-            self.state;
+        let PlanState {
+            revision, set, since, cursor, before, paused, moving, origin, recent, ..
+        } = self.state;
         let paused = paused.map(|since| (Pause::Operator, since));
         let recent = recent.into_iter();
         Schedule {
@@ -118,7 +119,7 @@ fn never_handed_out(
 ) -> rusqlite::Result<Option<(TaskId, Pending)>> {
     let (Some(id), Some(number)) = (id, tx.find_lane(lane)?) else { return Ok(None) };
     Ok(match tx.load(number, id)? {
-        Some(Record::Pending(pending)) if pending.attempts == 0 && !pending.cancelling => {
+        Some(StoredState::Pending(pending)) if pending.attempts == 0 && !pending.cancelling => {
             Some((id, pending))
         }
         _ => None,
@@ -131,7 +132,7 @@ fn never_handed_out(
 fn withdraw(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
-    state: &mut Stored,
+    state: &mut PlanState,
 ) -> rusqlite::Result<Option<UnixMillis>> {
     let mut oldest = None;
     while let Some(moment) = withdraw_newest(tx, lane, state)? {
@@ -145,16 +146,16 @@ fn withdraw(
 fn withdraw_newest(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
-    state: &mut Stored,
+    state: &mut PlanState,
 ) -> rusqlite::Result<Option<UnixMillis>> {
     let newest = state.recent.first().map(|(id, _)| *id);
     let Some((id, before)) = never_handed_out(tx, lane, newest)? else { return Ok(None) };
     let after = match before.state(tx.now) {
         // A mover has it, and learns of the cancel.
-        State::Leased => Record::Pending(Pending { cancelling: true, ..before.clone() }),
+        State::Leased => StoredState::Pending(Pending { cancelling: true, ..before.clone() }),
         _ => before.end(State::Cancelled, Receipts::default(), UNPLANNED.into(), tx.now),
     };
-    tx.replace(id, &Record::Pending(before), &after)?;
+    tx.replace(id, &StoredState::Pending(before), &after)?;
     if let Some((since, cursor)) = state.before.take() {
         (state.since, state.cursor) = (since, cursor);
     }
@@ -162,7 +163,7 @@ fn withdraw_newest(
 }
 
 /// What a moved schedule finds where one of its name is.
-fn meets(row: &Row, moved: &MovedSchedule, own: StoreId) -> Meeting {
+fn meets(row: &Row, moved: &ContinuedSchedule, own: StoreId) -> Meeting {
     if row.state.origin.unwrap_or(own) != moved.origin {
         Meeting::Other
     } else if row.state.moving.is_some() {
@@ -221,7 +222,7 @@ pub(super) fn set(
                 return Ok(Ok(ScheduleSet::TooMany));
             }
             let moved = new.moved.as_ref();
-            let state = Stored {
+            let state = PlanState {
                 revision: new.revision,
                 set: moved.map_or(now, |moved| moved.set),
                 since: moved.map_or(now, |moved| moved.since),
@@ -412,8 +413,8 @@ pub(super) fn plan_in(tx: &mut WriteTx<'_>, plan: &Plan) -> rusqlite::Result<Res
     // The newest occurrence ran, unless it ended without being handed out.
     if let (Some(id), Some(number)) = (newest, tx.find_lane(&lane)?) {
         let attempts = match tx.load(number, id)? {
-            Some(Record::Pending(pending)) => pending.attempts,
-            Some(Record::Ended(ended)) => ended.attempts,
+            Some(StoredState::Pending(pending)) => pending.attempts,
+            Some(StoredState::Ended(ended)) => ended.attempts,
             None => 0,
         };
         if attempts > 0 {

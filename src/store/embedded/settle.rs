@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Embedded;
-use super::record::{Record, Verdict};
 use super::rows::is_unreadable;
+use super::state::{Decision, StoredState};
 use super::write_tx::WriteTx;
 use crate::model::task::{Lane, Receipt, TaskId};
 use crate::store::{Asker, Result, Settle, Settled};
@@ -84,14 +84,14 @@ pub(super) fn apply<A>(
     tx: &mut WriteTx<'_>,
     lane: &Lane,
     id: TaskId,
-    decide: impl FnOnce(&Record) -> Verdict<A>,
+    decide: impl FnOnce(&StoredState) -> Decision<A>,
 ) -> rusqlite::Result<Option<A>> {
     let Some(number) = tx.find_lane(lane)? else { return Ok(None) };
     let Some(record) = tx.load(number, id)? else { return Ok(None) };
     let verdict = decide(&record);
     if let Some(after) = &verdict.becomes {
         tx.replace(id, &record, after)?;
-        if let Record::Pending(back) = after
+        if let StoredState::Pending(back) = after
             && !back.leased
         {
             tx.hint(lane, back.destination, back.due)?;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 
-use super::disk::checkpoint::{Hold, Keeper, Turn};
+use super::disk::checkpoint::{Hold, LogKeeper, Turn};
 use super::disk::schema;
 use super::disk::space::{Params, Space, Volume};
 use super::testing::{Bench, START, dead, delivered, lane, new_task, retry, topic};
-use super::{Embedded, Leases};
+use super::{Embedded, PushLeases};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{OnDead, Options, State, TaskId};
 use crate::store::{
@@ -43,7 +43,8 @@ impl Disk {
     }
 
     fn open(&self, folder: tempfile::TempDir, clock: Clock) -> Bench {
-        let store = Embedded::open_on(self.params(&folder), clock.clone(), Leases::Void).unwrap();
+        let store =
+            Embedded::open_on(self.params(&folder), clock.clone(), PushLeases::Void).unwrap();
         Bench { store, clock, folder }
     }
 
@@ -387,7 +388,7 @@ async fn a_small_volume_keeps_a_quarter_in_reserve_and_a_tiny_one_is_refused() {
     let refusal = Embedded::open_on(
         tiny.params(&tempfile::tempdir().unwrap()),
         Clock::manual(START),
-        Leases::Void,
+        PushLeases::Void,
     )
     .unwrap_err();
     assert!(matches!(&refusal, Error::Misconfigured(text) if text.contains("volume")), "{refusal}");
@@ -446,7 +447,7 @@ async fn a_log_that_a_reader_holds_is_not_waited_for_after_each_commit() {
     space.look_if_due(&db);
     let (wake, _wakes) = mpsc::sync_channel(1);
     let hold = Hold::on(schema::open_reader(&params.path).unwrap());
-    let mut keeper = Keeper::new(wake, Turn::default(), hold).unwrap();
+    let mut keeper = LogKeeper::new(wake, Turn::default(), hold).unwrap();
     let mut tend_and_measure = || {
         keeper.tend(&db, &mut space, false).unwrap();
         space.look_if_due(&db);

@@ -10,34 +10,34 @@ use tokio::time::timeout;
 use super::disk::space;
 use super::disk::wal_sync::{LogSync, WalFile};
 use super::testing::{Bench, START, lane, new_task, params};
-use super::{Embedded, Leases};
+use super::{Embedded, PushLeases};
 use crate::model::clock::Clock;
 use crate::model::task::{Receipt, TaskId};
-use crate::store::{Asker, Error, Grant, Holder, Settle, Settled, Transition};
+use crate::store::{Asker, Error, Grant, LockToken, Settle, Settled, Transition};
 
 /// The limit for an answer that must come.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 
 /// Holds and fails syncs.
-pub(super) struct Gate {
-    state: Mutex<Held>,
+pub(super) struct SyncGate {
+    state: Mutex<HeldSyncs>,
     changed: Condvar,
     begun: watch::Sender<u64>,
 }
 
-pub(super) struct Held {
+pub(super) struct HeldSyncs {
     /// How many more syncs may end; `None`: all.
     may_end: Option<u64>,
     pub(super) fails: bool,
 }
 
-impl Gate {
+impl SyncGate {
     pub(super) fn new() -> Arc<Self> {
-        let state = Mutex::new(Held { may_end: None, fails: false });
+        let state = Mutex::new(HeldSyncs { may_end: None, fails: false });
         Arc::new(Self { state, changed: Condvar::new(), begun: watch::Sender::new(0) })
     }
 
-    pub(super) fn set(&self, change: impl FnOnce(&mut Held)) {
+    pub(super) fn set(&self, change: impl FnOnce(&mut HeldSyncs)) {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.notify_all();
     }
@@ -74,7 +74,7 @@ impl Gate {
 }
 
 pub(super) struct Gated {
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<SyncGate>,
     pub(super) log: Option<WalFile>,
 }
 
@@ -86,12 +86,12 @@ impl LogSync for Gated {
 }
 
 /// Opens the gate when a test ends, or a failed one would wait for its store for ever.
-pub(super) struct Opener(Arc<Gate>);
+pub(super) struct Opener(Arc<SyncGate>);
 
 impl std::ops::Deref for Opener {
-    type Target = Gate;
+    type Target = SyncGate;
 
-    fn deref(&self) -> &Gate {
+    fn deref(&self) -> &SyncGate {
         &self.0
     }
 }
@@ -104,12 +104,13 @@ impl Drop for Opener {
 
 /// A store, and its gate. The gate is dropped first.
 pub(super) fn bench() -> (Bench, Opener) {
-    let (folder, clock, gate) = (tempfile::tempdir().unwrap(), Clock::manual(START), Gate::new());
+    let (folder, clock, gate) =
+        (tempfile::tempdir().unwrap(), Clock::manual(START), SyncGate::new());
     let disk = space::Params::of(&params(folder.path(), &clock).path, 1 << 20);
     let held = Arc::clone(&gate);
     let open_log =
         Box::new(|log| Box::new(Gated { gate: held, log: Some(log) }) as Box<dyn LogSync>);
-    let store = Embedded::open_with(disk, clock.clone(), Leases::Void, open_log).unwrap();
+    let store = Embedded::open_with(disk, clock.clone(), PushLeases::Void, open_log).unwrap();
     (Bench { store, clock, folder }, Opener(gate))
 }
 
@@ -135,7 +136,7 @@ impl Bench {
     }
 
     pub(super) async fn work(&self, wants: &[(&str, usize)]) -> Grant {
-        let holder = Some(Holder("worker".into()));
+        let holder = Some(LockToken("worker".into()));
         timeout(LONG, self.claim_by(holder, wants)).await.expect("it waits for no sync").unwrap()
     }
 

@@ -10,8 +10,8 @@ use super::{Embedded, Params};
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use crate::store::{
-    Asker, Claim, Claimed, Cursor, Grant, Holder, ListQuery, Listed, Moment, NewTask, Reader,
-    Result, Settle, Settled, Task, TopicEntry, Transition, Want,
+    Asker, CheckCursor, Claim, Claimed, Grant, ListQuery, Listed, LockToken, Moment, NewTask,
+    Reader, Result, Settle, Settled, Task, TopicEntry, Transition, Want,
 };
 
 /// When the tests begin.
@@ -98,7 +98,7 @@ impl Bench {
     /// Claims as a worker or as a consumer.
     pub(super) async fn claim_by(
         &self,
-        holder: Option<Holder>,
+        holder: Option<LockToken>,
         wants: &[(&str, usize)],
     ) -> Result<Grant> {
         let want = |(name, slots): &(&str, usize)| Want {
@@ -158,7 +158,7 @@ impl Bench {
 
     /// Asserts that a check finds nothing.
     pub(super) async fn assert_in_order(&self) {
-        let mut next = Some(Cursor::start());
+        let mut next = Some(CheckCursor::start());
         while let Some(cursor) = next {
             let checked = self.store.check(cursor, false).await.unwrap();
             assert!(checked.findings.is_empty(), "{:?}", checked.findings);

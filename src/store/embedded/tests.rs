@@ -12,8 +12,8 @@ use super::testing::{Bench, START, bench, delivered, lane, names, new_task, para
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{ScheduleName, State};
 use crate::store::{
-    Asker, Cancelled, Counts, Cursor, Error, Look, MovedSchedule, NewSchedule, Pause, Reader,
-    Registered, Settled, Signals, Store, TopicEntry, Transition,
+    Asker, Cancelled, CheckCursor, ContinuedSchedule, Counts, Error, Look, NewSchedule, Pause,
+    Reader, Registered, Settled, Signals, Store, TopicEntry, Transition,
 };
 
 #[tokio::test]
@@ -278,7 +278,7 @@ async fn scans_and_short_reads_do_not_wait_for_one_another() {
     let scans = async {
         assert_eq!(bench.store.waiting(vec![lane()]).await.unwrap()[0].count, 1);
         bench.store.forecast(&lane(), Duration::from_secs(1), 9).await.unwrap();
-        bench.store.check(Cursor::start(), false).await.unwrap();
+        bench.store.check(CheckCursor::start(), false).await.unwrap();
     };
     // Polls of workers once waited behind the lists of viewers.
     let polls = async {
@@ -336,7 +336,7 @@ async fn only_topics_with_schedules_are_said_to_have_some_after_each_change_and_
     let bench = bench.reopen();
     assert_eq!(with_schedules(&bench).await, [] as [&str; 0], "after another restart");
     assert!(bench.store.unregister(&other).await.unwrap());
-    let moved = MovedSchedule {
+    let moved = ContinuedSchedule {
         origin: "00c0ffee00c0ffee".parse().unwrap(),
         set: START,
         since: START,

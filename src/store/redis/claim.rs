@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::record::Record;
 use super::script;
 use super::session::Session;
-use super::transport::link::{Late, Repeat};
+use super::transport::link::{LateAnswers, Repeat};
 use super::transport::node::Purpose;
 use super::transport::servers::one;
 use crate::model::clock::UnixMillis;
@@ -75,7 +75,7 @@ impl Session {
 }
 
 /// Sends the claim. If the server is silent, the answer goes to `late` once it speaks again.
-async fn ask(session: &Session, call: Cmd, late: &Late) -> Result<Value> {
+async fn ask(session: &Session, call: Cmd, late: &LateAnswers) -> Result<Value> {
     one(session.servers.run(Purpose::Working, &[call], Repeat::NeverButHear(late)).await)
 }
 

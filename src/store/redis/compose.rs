@@ -94,12 +94,12 @@ static LIBRARY: LazyLock<[(&str, &str); 20]> = LazyLock::new(|| {
 });
 
 /// The definitions of each library file.
-static DEFINITIONS: LazyLock<Vec<(&str, Vec<Definition<'_>>)>> =
+static DEFINITIONS: LazyLock<Vec<(&str, Vec<LuaDefinition<'_>>)>> =
     LazyLock::new(|| LIBRARY.iter().map(|(name, text)| (*name, definitions(text))).collect());
 
 /// A line of code, or a `-- uses:` line.
 #[derive(Clone)]
-struct Line<'a> {
+struct LuaLine<'a> {
     indent: usize,
     text: &'a str,
     /// The names in the code.
@@ -108,7 +108,7 @@ struct Line<'a> {
     provides: BTreeSet<&'static str>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> LuaLine<'a> {
     /// Reads a line; `None` if it is blank or another comment.
     fn read(line: &'a str) -> Option<Self> {
         let text = line.trim_start();
@@ -124,34 +124,36 @@ impl<'a> Line<'a> {
 }
 
 /// A definition of a library file.
-struct Definition<'a> {
+struct LuaDefinition<'a> {
     /// `local a, b = …` defines two names.
     names: Vec<&'a str>,
-    lines: Vec<Line<'a>>,
+    lines: Vec<LuaLine<'a>>,
 }
 
 /// Composes the script of a file, without its flags.
 pub(super) fn compose(file: &str) -> String {
-    let mut script: Vec<Line<'_>> = file.lines().filter_map(Line::read).collect();
+    let mut script: Vec<LuaLine<'_>> = file.lines().filter_map(LuaLine::read).collect();
     for (name, definitions) in DEFINITIONS.iter().rev() {
         if !script.iter().any(|line| line.provides.contains(name)) {
             continue;
         }
-        for Definition { names, lines } in definitions.iter().rev() {
+        for LuaDefinition { names, lines } in definitions.iter().rev() {
             for place in places_of(names, name, &script).into_iter().rev() {
                 let indent = script[place].indent;
-                let indented =
-                    |line: &Line<'static>| Line { indent: line.indent + indent, ..line.clone() };
+                let indented = |line: &LuaLine<'static>| LuaLine {
+                    indent: line.indent + indent,
+                    ..line.clone()
+                };
                 script.splice(place + 1..place + 1, lines.iter().map(indented));
             }
         }
     }
     let code = script.into_iter().filter(|line| line.provides.is_empty());
-    code.map(|Line { indent, text, .. }| format!("{:indent$}{text}\n", "")).collect()
+    code.map(|LuaLine { indent, text, .. }| format!("{:indent$}{text}\n", "")).collect()
 }
 
 /// The `-- uses:` lines at which a definition of a file is inserted, in order.
-fn places_of(names: &[&str], file: &str, script: &[Line<'_>]) -> BTreeSet<usize> {
+fn places_of(names: &[&str], file: &str, script: &[LuaLine<'_>]) -> BTreeSet<usize> {
     let provides = |at: &usize| script[*at].provides.contains(file);
     let lines: Vec<_> =
         (0..script.len()).filter(provides).map(|at| (at, end_of_block(script, at))).collect();
@@ -174,7 +176,7 @@ fn places_of(names: &[&str], file: &str, script: &[Line<'_>]) -> BTreeSet<usize>
 }
 
 /// Where the block of a line ends: at the first line after it that is indented less.
-fn end_of_block(script: &[Line<'_>], at: usize) -> usize {
+fn end_of_block(script: &[LuaLine<'_>], at: usize) -> usize {
     let rest = script[at..].iter().position(|line| line.indent < script[at].indent);
     rest.map_or(script.len(), |length| at + length)
 }
@@ -195,14 +197,14 @@ fn provide(file: &str, provided: &mut BTreeSet<&'static str>) {
     }
 }
 
-fn definitions(text: &str) -> Vec<Definition<'_>> {
-    let mut all: Vec<Definition<'_>> = Vec::new();
+fn definitions(text: &str) -> Vec<LuaDefinition<'_>> {
+    let mut all: Vec<LuaDefinition<'_>> = Vec::new();
     for line in text.lines() {
         if let Some(names) = names_defined(line) {
-            all.push(Definition { names, lines: Vec::new() });
+            all.push(LuaDefinition { names, lines: Vec::new() });
         }
         if let Some(last) = all.last_mut() {
-            last.lines.extend(Line::read(line));
+            last.lines.extend(LuaLine::read(line));
         }
     }
     all
@@ -259,8 +261,8 @@ mod tests {
         text.lines().filter_map(names_defined).flatten().collect()
     }
 
-    fn lines_of(text: &str) -> Vec<Line<'_>> {
-        text.lines().filter_map(Line::read).collect()
+    fn lines_of(text: &str) -> Vec<LuaLine<'_>> {
+        text.lines().filter_map(LuaLine::read).collect()
     }
 
     /// The names that the library defines, and their files.
@@ -328,7 +330,8 @@ mod tests {
             let script = lines_of(&code);
             for (at, line) in script.iter().enumerate() {
                 let defined = names_defined(line.text).unwrap_or_default();
-                let uses = |line: &Line<'_>| defined.iter().any(|name| line.names.contains(name));
+                let uses =
+                    |line: &LuaLine<'_>| defined.iter().any(|name| line.names.contains(name));
                 if defined.iter().any(|name| library.contains_key(name)) {
                     let rest = &script[at + 1..end_of_block(&script, at)];
                     assert!(rest.iter().any(uses), "{name}.lua does not use {defined:?}");

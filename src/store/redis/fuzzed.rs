@@ -1,6 +1,6 @@
 //! The fuzz target `record`: any bytes in Redis are either a task's record or rejected as damaged.
 
-use super::record::{Entry, Record, write_options};
+use super::record::{Record, StoredEntry, write_options};
 use crate::store::Error;
 
 /// Reads the bytes as a record, and as an entry.
@@ -21,7 +21,7 @@ pub fn record(bytes: &[u8]) {
         }
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        match Entry::read(text) {
+        match StoredEntry::read(text) {
             Err(error) => assert!(matches!(error, Error::Corrupt(_)), "{error}"),
             Ok(entry) => assert!(text.ends_with(&entry.outcome)),
         }

@@ -18,12 +18,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// lane. Otherwise a flood would publish for each task.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The delay before what was not published is sent again.
-const RESEND: Duration = Duration::from_millis(200);
-
 /// Publishes hints and messages for ever. Those that arrive during a round trip, or during the
 /// pause after it, are sent together. They use the link of polls, so that claims do not wait for
-/// them. What was not published is sent again with what came meanwhile.
+/// them. What cannot be published is dropped: the polls of the others find it within a second.
 pub(super) async fn publish(session: Arc<Session>) {
     loop {
         let publications = session.hints.outgoing().await;
@@ -32,9 +29,7 @@ pub(super) async fn publish(session: Arc<Session>) {
         };
         let commands: Vec<Cmd> = publications.iter().map(command).collect();
         let answers = session.polling.run_repeatable(&commands).await;
-        let mut pause = PAUSE;
-        for (publication, answer) in publications.into_iter().zip(answers) {
-            let Err(error) = answer else { continue };
+        for error in answers.into_iter().filter_map(Result::err) {
             // The link logs that its server is away.
             if !matches!(error, Error::Unavailable(_) | Error::Moving(_)) {
                 session.log_once.error(&format!(
@@ -42,10 +37,8 @@ pub(super) async fn publish(session: Arc<Session>) {
                      seconds: {error}"
                 ));
             }
-            session.hints.publish(publication);
-            pause = RESEND;
         }
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

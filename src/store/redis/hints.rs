@@ -18,7 +18,7 @@ const MOST_LANES: usize = 16_384;
 
 /// Sends hints to this process, and hints and messages to other instances.
 #[derive(Debug)]
-pub(super) struct Hints {
+pub(super) struct HintSender {
     local: broadcast::Sender<Hint>,
     /// What the workers of other instances say.
     messages: broadcast::Sender<Message>,
@@ -73,7 +73,7 @@ impl Outbox {
     }
 }
 
-impl Hints {
+impl HintSender {
     pub(super) fn new() -> Self {
         Self {
             local: broadcast::Sender::new(BACKLOG),
@@ -114,8 +114,8 @@ impl Hints {
         self.publish(Publication::Workers(message));
     }
 
-    /// Puts into the outbox what is to be published, or could not be.
-    pub(super) fn publish(&self, publication: Publication) {
+    /// Puts into the outbox what is to be published.
+    fn publish(&self, publication: Publication) {
         let mut outbox = self.outbox();
         match publication {
             Publication::Pull(hint) => keep_earliest(&mut outbox.pulls, hint.lane, hint.due),
@@ -198,7 +198,7 @@ mod tests {
         format!("t{n}:0").parse().unwrap()
     }
 
-    async fn sent(from: &Hints) -> Vec<String> {
+    async fn sent(from: &HintSender) -> Vec<String> {
         let mut texts: Vec<_> =
             from.outgoing().await.iter().map(|publication| from.write(publication)).collect();
         texts.sort_unstable();
@@ -207,7 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn others_read_what_an_instance_writes_and_it_does_not() {
-        let (here, there) = (Hints::new(), Hints::new());
+        let (here, there) = (HintSender::new(), HintSender::new());
         let pull = Hint { lane: lane(1), due: UnixMillis(7), is_pull: true };
         let messages = [Message::Due { lane: lane(2), due: UnixMillis(8) }, Message::Leaves];
         here.tell(pull.clone());
@@ -230,7 +230,7 @@ mod tests {
     /// The version before knew `lane due` and `lane due pull origin`, and ignored other texts.
     #[test]
     fn texts_of_other_versions() {
-        let hints = Hints::new();
+        let hints = HintSender::new();
         let due = Message::Due { lane: lane(1), due: UnixMillis(5) };
         assert_eq!(hints.read("t1:0 5"), Some(Publication::Workers(due)));
         for text in [
@@ -246,28 +246,9 @@ mod tests {
         }
     }
 
-    /// What could not be published is put back, and what came meanwhile is sent with it.
-    #[tokio::test]
-    async fn what_was_not_published_is_sent_with_what_came_meanwhile() {
-        let hints = Hints::new();
-        let due = |due| Message::Due { lane: lane(1), due: UnixMillis(due) };
-        hints.tell_others(due(5));
-        let failed = hints.outgoing().await;
-        hints.tell_others(due(7));
-        hints.tell(Hint { lane: lane(2), due: UnixMillis(3), is_pull: true });
-        failed.into_iter().for_each(|publication| hints.publish(publication));
-        let texts = sent(&hints).await;
-        assert_eq!(
-            (texts.len(), texts[0].as_str()),
-            (2, "t1:0 5"),
-            "the earlier moment: {texts:?}"
-        );
-        assert!(texts[1].starts_with("t2:0 3 pull "), "{texts:?}");
-    }
-
     #[tokio::test]
     async fn each_kind_has_a_bound_and_a_lane_is_sent_once() {
-        let hints = Hints::new();
+        let hints = HintSender::new();
         for n in 0..2 * MOST_LANES {
             hints.tell_others(Message::Due { lane: lane(n), due: UnixMillis(9) });
             hints.tell_others(Message::Due { lane: lane(0), due: UnixMillis(9 - n.min(5) as i64) });

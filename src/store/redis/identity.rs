@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::answer::corrupt;
 use super::ids::counter;
 use super::keys::Keys;
-use super::session::{Identity, Session};
-use super::transport::servers::Route;
+use super::session::{Session, StoreIdentity};
+use super::transport::servers::ServerRoute;
 use super::{instances, script};
 use crate::model::task::{StoreId, TaskId};
 use crate::store::format::ensure_known;
@@ -71,7 +71,7 @@ pub(super) async fn formats(session: &Session) -> Result<Formats> {
     formats_via(session, &session.working).await
 }
 
-async fn formats_via(session: &Session, route: &Route) -> Result<Formats> {
+async fn formats_via(session: &Session, route: &ServerRoute) -> Result<Formats> {
     let there = read(session, route).await?.ok_or_else(|| {
         Error::Misconfigured(
             "there is no store in Redis under this store.redis.key_prefix: start delayd first"
@@ -121,8 +121,8 @@ pub(super) async fn take_in(session: &Session, answer: Result<Value>) {
     }
 }
 
-fn note(last: &mut Option<(Instant, Result<Identity>)>, answer: Result<Identity>) {
-    if let (Some((_, Ok(before))), Ok(Identity { id, .. })) = (&last, &answer)
+fn note(last: &mut Option<(Instant, Result<StoreIdentity>)>, answer: Result<StoreIdentity>) {
+    if let (Some((_, Ok(before))), Ok(StoreIdentity { id, .. })) = (&last, &answer)
         && *id != before.id
     {
         tracing::info!(%id, "The store was given another id, {id}");
@@ -150,24 +150,24 @@ pub(super) async fn replace(session: &Session) -> Result<(Option<StoreId>, Store
     Ok((before, id))
 }
 
-async fn read(session: &Session, route: &Route) -> Result<Option<Identity>> {
+async fn read(session: &Session, route: &ServerRoute) -> Result<Option<StoreIdentity>> {
     accept(session, parse(route.run_one(ask(&session.keys)).await?)?)
 }
 
 /// The answer to [`ask`].
-struct Fields {
+struct IdentityFields {
     id: Option<Vec<u8>>,
     /// `None` if there is none. A format that cannot be read counts as the newest possible.
     format: Option<u32>,
 }
 
-fn parse(answer: Value) -> Result<Fields> {
+fn parse(answer: Value) -> Result<IdentityFields> {
     let (id, format) =
         <(Option<Vec<u8>>, Option<String>)>::from_redis_value(answer).map_err(corrupt)?;
-    Ok(Fields { id, format: format.map(|format| format.parse().unwrap_or(u32::MAX)) })
+    Ok(IdentityFields { id, format: format.map(|format| format.parse().unwrap_or(u32::MAX)) })
 }
 
-impl Fields {
+impl IdentityFields {
     /// Refuses an unknown format. Id and format are written in one step, so an id without a format
     /// comes from a build before format 1, whose entries this program would misread.
     fn of_known_format(self) -> Result<Self> {
@@ -188,8 +188,8 @@ impl Fields {
 
 /// Checks the answer. If the format is unknown, the session sends nothing any more: this program
 /// would damage what it does not know.
-fn accept(session: &Session, fields: Fields) -> Result<Option<Identity>> {
-    let Fields { id, format } =
+fn accept(session: &Session, fields: IdentityFields) -> Result<Option<StoreIdentity>> {
+    let IdentityFields { id, format } =
         fields.of_known_format().inspect_err(|error| session.servers.refuse(error))?;
     let format = format.unwrap_or(FORMAT);
     let unreadable = |_| {
@@ -197,11 +197,11 @@ fn accept(session: &Session, fields: Fields) -> Result<Option<Identity>> {
     };
     let id =
         id.map(|text| String::from_utf8_lossy(&text).parse().map_err(unreadable)).transpose()?;
-    Ok(id.map(|id| Identity { id, format }))
+    Ok(id.map(|id| StoreIdentity { id, format }))
 }
 
 /// Reads the identity, or writes one. If several instances find none, the first write wins.
-async fn read_or_write(session: &Session, known: Option<Identity>) -> Result<Identity> {
+async fn read_or_write(session: &Session, known: Option<StoreIdentity>) -> Result<StoreIdentity> {
     if let Some(found) = read(session, &session.working).await? {
         return Ok(found);
     }
@@ -211,7 +211,7 @@ async fn read_or_write(session: &Session, known: Option<Identity>) -> Result<Ide
         false => 0,
     };
     let mut write = session.call(&script::STORE_ID, &[session.keys.store()]);
-    let known = known.unwrap_or_else(|| Identity { id: StoreId::random(), format: FORMAT });
+    let known = known.unwrap_or_else(|| StoreIdentity { id: StoreId::random(), format: FORMAT });
     write.arg(known.id.to_string()).arg(since).arg(known.format);
     accept(session, parse(session.working.run_one(write).await?)?)?.ok_or_else(|| corrupt("no id"))
 }

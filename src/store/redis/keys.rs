@@ -104,7 +104,7 @@ const OF_SCRIPT: [&str; 18] = [
 
 /// What the name of a key says.
 #[derive(Debug, PartialEq)]
-pub(super) enum Named {
+pub(super) enum NamedKey {
     /// A lane's content.
     Bodies(Lane),
     /// A lane's recurring schedules.
@@ -273,30 +273,32 @@ impl Keys {
     }
 
     /// Reads the name of a key.
-    pub(super) fn read(&self, key: &str) -> Named {
+    pub(super) fn read(&self, key: &str) -> NamedKey {
         let parts = || {
             let (role, rest) =
                 key.strip_prefix(&self.prefix)?.strip_prefix(':')?.split_once("-{")?;
             let (tag, tail) = rest.split_once('}')?;
             ROLES.contains(&role).then_some((role, tag, tail))
         };
-        let Some((role, tag, tail)) = parts() else { return Named::Foreign };
+        let Some((role, tag, tail)) = parts() else { return NamedKey::Foreign };
         match (tag.parse::<Lane>(), role, tail.strip_prefix(':')) {
             // A shard has only one spelling.
-            (Ok(lane), ..) if lane.to_string() != tag => Named::Stray,
-            (Ok(lane), SCHEDULE, Some(name)) => Named::Schedule(lane, name.to_owned()),
-            (Ok(lane), BODIES, None) if tail.is_empty() => Named::Bodies(lane),
-            (Ok(lane), RECURRING, None) if tail.is_empty() => Named::Recurring(lane),
-            (Ok(lane), other, None) if tail.is_empty() && other != SCHEDULE => Named::OfLane(lane),
-            _ => Named::Stray,
+            (Ok(lane), ..) if lane.to_string() != tag => NamedKey::Stray,
+            (Ok(lane), SCHEDULE, Some(name)) => NamedKey::Schedule(lane, name.to_owned()),
+            (Ok(lane), BODIES, None) if tail.is_empty() => NamedKey::Bodies(lane),
+            (Ok(lane), RECURRING, None) if tail.is_empty() => NamedKey::Recurring(lane),
+            (Ok(lane), other, None) if tail.is_empty() && other != SCHEDULE => {
+                NamedKey::OfLane(lane)
+            }
+            _ => NamedKey::Stray,
         }
     }
 
     /// The lane whose tasks this key holds, or whose recurring schedules: then `true`.
     pub(super) fn content_of(&self, key: &str) -> Option<(Lane, bool)> {
         match self.read(key) {
-            Named::Bodies(lane) => Some((lane, false)),
-            Named::Recurring(lane) => Some((lane, true)),
+            NamedKey::Bodies(lane) => Some((lane, false)),
+            NamedKey::Recurring(lane) => Some((lane, true)),
             _ => None,
         }
     }
@@ -338,22 +340,22 @@ mod tests {
         let keys = Keys::new("delay");
         let lane: Lane = "order:eu:3".parse().unwrap();
         let of_script = keys.of_script(&lane, 18);
-        let check = |key: &str, named: Named| assert_eq!(keys.read(key), named, "{key}");
-        check(&of_script[0], Named::Bodies(lane.clone()));
-        check(&of_script[16], Named::Recurring(lane.clone()));
+        let check = |key: &str, named: NamedKey| assert_eq!(keys.read(key), named, "{key}");
+        check(&of_script[0], NamedKey::Bodies(lane.clone()));
+        check(&of_script[16], NamedKey::Recurring(lane.clone()));
         for i in [1, 2, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17] {
-            check(&of_script[i], Named::OfLane(lane.clone()));
+            check(&of_script[i], NamedKey::OfLane(lane.clone()));
         }
         check(
             &format!("{}message.call", of_script[3]),
-            Named::Schedule(lane.clone(), "message.call".into()),
+            NamedKey::Schedule(lane.clone(), "message.call".into()),
         );
-        check("delay:DELAY_REALL_TOPIC_TASK-{order}", Named::Stray);
-        check("delay:DELAY_REALL_TOPIC_TASK-{order:07}", Named::Stray);
-        check("delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}", Named::Stray);
-        check(&of_script[6], Named::Foreign);
-        check(&keys.aside(&lane), Named::Foreign);
-        check(&keys.policies(), Named::Foreign);
-        check("other:DELAY_REALL_TOPIC_TASK-{order:0}", Named::Foreign);
+        check("delay:DELAY_REALL_TOPIC_TASK-{order}", NamedKey::Stray);
+        check("delay:DELAY_REALL_TOPIC_TASK-{order:07}", NamedKey::Stray);
+        check("delay:DELAY_SIMPLE_TOPIC_TASK-{order:0}", NamedKey::Stray);
+        check(&of_script[6], NamedKey::Foreign);
+        check(&keys.aside(&lane), NamedKey::Foreign);
+        check(&keys.policies(), NamedKey::Foreign);
+        check("other:DELAY_REALL_TOPIC_TASK-{order:0}", NamedKey::Foreign);
     }
 }

@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::task::AbortHandle;
 
-use self::hints::Hints;
+use self::hints::HintSender;
 use self::keys::Keys;
 pub use self::params::{ID_OUTAGE, Params, Topology};
 use self::session::Session;
 use self::transport::node::Purpose;
-use self::transport::servers::Route;
+use self::transport::servers::ServerRoute;
 use super::{Durability, Error, Formats, Hint, Message, Result, Signals, Store};
 use crate::metrics::StoreMetrics;
 use crate::model::breaker;
@@ -99,7 +99,7 @@ impl Redis {
             }
             Ok(()) => true,
         };
-        let session = Arc::new(Session::new(params, servers.clone(), Hints::new()));
+        let session = Arc::new(Session::new(params, servers.clone(), HintSender::new()));
         if let Some(breakers) = &session.metrics.breakers {
             let servers = Arc::downgrade(&servers);
             breakers.read_by(move || {
@@ -174,7 +174,7 @@ impl Redis {
         }
         // Through both kinds of connections, as `ping` does.
         let keys = Keys::new(&params.key_prefix);
-        let route = |purpose| Route { servers: servers.clone(), purpose };
+        let route = |purpose| ServerRoute { servers: servers.clone(), purpose };
         let counter = deadpool_redis::redis::cmd("EXISTS").arg(keys.last_id()).take();
         route(Purpose::Adding).run_one(counter.clone()).await?;
         route(Purpose::Working).run_one(counter).await?;

@@ -20,7 +20,7 @@ const MOST: usize = 250;
 
 /// A note as it is stored. Fields may be added.
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
+struct NoteLine {
     attempt: u32,
     started_ms: i64,
     took_ms: u64,
@@ -60,8 +60,8 @@ impl Session {
         // A line that cannot be read harms no task.
         let lines = kept
             .split(|&byte| byte == b'\n')
-            .filter_map(|line| serde_json::from_slice::<Line>(line).ok());
-        let read = |line: Line| AttemptNote {
+            .filter_map(|line| serde_json::from_slice::<NoteLine>(line).ok());
+        let read = |line: NoteLine| AttemptNote {
             lane: lane.clone(),
             id,
             attempt: line.attempt,
@@ -80,7 +80,7 @@ fn millis(span: Duration) -> u64 {
 }
 
 fn write(note: &AttemptNote) -> String {
-    let line = Line {
+    let line = NoteLine {
         attempt: note.attempt,
         started_ms: note.started.0,
         took_ms: millis(note.took),

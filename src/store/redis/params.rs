@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::transport::address::{Login, read_url};
-use super::transport::connect::Access;
+use super::transport::connect::ConnectParams;
 use super::transport::dial::DialTarget;
 use super::transport::node;
 use super::transport::sentinel::Sentinels;
-use super::transport::server::Mode;
+use super::transport::server::ServerMode;
 use super::transport::servers::Servers;
-use super::transport::tls::Tls;
+use super::transport::tls::StoreTls;
 use crate::dns::Dns;
 use crate::model::breaker;
 use crate::model::clock::Clock;
@@ -106,12 +106,15 @@ impl Params {
             addresses.insert(0, url.address);
             (login, is_tls) = (url.login, is_tls || url.is_tls);
         }
-        let tls = is_tls.then(|| Tls::new(self.tls.clone())).transpose()?;
+        let tls = is_tls.then(|| StoreTls::new(self.tls.clone())).transpose()?;
         let dns = Dns::new(LOOKUPS);
-        let mode =
-            if matches!(self.topology, Topology::Cluster) { Mode::Cluster } else { Mode::Alone };
+        let mode = if matches!(self.topology, Topology::Cluster) {
+            ServerMode::Cluster
+        } else {
+            ServerMode::Alone
+        };
         let params = node::Params {
-            access: Access { login, tls: tls.clone(), dns: dns.clone() },
+            access: ConnectParams { login, tls: tls.clone(), dns: dns.clone() },
             mode,
             timeout: self.timeout,
             breaker: self.breaker.clone(),
@@ -127,7 +130,7 @@ impl Params {
             }
             (Topology::Sentinel { master_name, username, password }, _) => {
                 let login = Login::of(username.as_deref(), password.as_deref());
-                let own = Access { login, tls, dns };
+                let own = ConnectParams { login, tls, dns };
                 let sentinels = Sentinels::new(master_name.clone(), addresses, own, self.timeout);
                 Ok(Servers::one(DialTarget::Primary(Arc::new(sentinels)), params))
             }

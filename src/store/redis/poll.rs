@@ -19,12 +19,12 @@ use super::script::{self, Script};
 use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
-use super::transport::refusal::Refusal;
-use super::transport::servers::Route;
+use super::transport::refusal::CommandRefusal;
+use super::transport::servers::ServerRoute;
 use super::{destination, identity, instances};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{Error, Histories, History, Look, Looked, NextDue, Result, Revision};
+use crate::store::{Error, Histories, LaneHistory, Look, Looked, NextDue, Result, Revision};
 
 /// The most lanes of one script call: some tenths of a millisecond.
 pub(super) const LANES_A_SCRIPT: usize = 64;
@@ -133,13 +133,13 @@ pub(super) async fn next(session: &Session, audience: Audience, lanes: &[Lane]) 
     told.into_iter().next().map_or_else(|| Err(corrupt("too little")), next_due)
 }
 
-fn next_due(told: Result<Answers<Option<UnixMillis>>>) -> Result<NextDue> {
+fn next_due(told: Result<PollAnswers<Option<UnixMillis>>>) -> Result<NextDue> {
     told.map(|(now, told)| NextDue { now, lanes: told.into_iter().map(Option::flatten).collect() })
 }
 
 /// The time of the first server that answers, and an answer for each lane; `None` if its server did
 /// not answer.
-pub(super) type Answers<T> = (UnixMillis, Vec<Option<T>>);
+pub(super) type PollAnswers<T> = (UnixMillis, Vec<Option<T>>);
 
 /// A script over lanes, and the most lanes of one call.
 pub(super) type LanesScript = (&'static LazyLock<Script>, usize);
@@ -148,21 +148,21 @@ pub(super) type LanesScript = (&'static LazyLock<Script>, usize);
 /// with `read`. The first pipeline begins with the commands in `before`, whose answers come first.
 pub(super) async fn ask_lanes<T>(
     session: &Session,
-    route: &Route,
+    route: &ServerRoute,
     before: &[Cmd],
     (script, most): LanesScript,
     groups: &[(&str, &[Lane])],
     read: impl Fn(Value) -> Result<T>,
-) -> (Vec<Result<Value>>, Vec<Result<Answers<T>>>) {
+) -> (Vec<Result<Value>>, Vec<Result<PollAnswers<T>>>) {
     let a_script = if session.servers.is_cluster() { 1 } else { most };
-    let mut calls: Vec<Call<'_>> = Vec::new();
+    let mut calls: Vec<PollCall<'_>> = Vec::new();
     for (group, &(word, lanes)) in groups.iter().enumerate() {
         calls.extend(lanes.chunks(a_script).map(|lanes| (group, word, lanes)));
     }
     let mut answered_before = Vec::new();
     let mut gathered: Vec<LaneAnswers<T>> = groups.iter().map(|_| LaneAnswers::default()).collect();
     for calls in pipelines(&calls, a_script) {
-        let call = |&(_, word, lanes): &Call<'_>| {
+        let call = |&(_, word, lanes): &PollCall<'_>| {
             let keys: Vec<String> =
                 lanes.iter().map(|lane| session.keys.destinations(lane)).collect();
             session.call(script, &keys).arg(word).take()
@@ -190,10 +190,10 @@ pub(super) async fn ask_lanes<T>(
 }
 
 /// One script call: the place of its group, the group's argument, and the lanes.
-type Call<'a> = (usize, &'a str, &'a [Lane]);
+type PollCall<'a> = (usize, &'a str, &'a [Lane]);
 
 /// Splits calls of at most `a_script` lanes into pipelines. There is at least one.
-fn pipelines<'a, 'b>(calls: &'a [Call<'b>], a_script: usize) -> Vec<&'a [Call<'b>]> {
+fn pipelines<'a, 'b>(calls: &'a [PollCall<'b>], a_script: usize) -> Vec<&'a [PollCall<'b>]> {
     if calls.is_empty() {
         return vec![calls];
     }
@@ -202,7 +202,7 @@ fn pipelines<'a, 'b>(calls: &'a [Call<'b>], a_script: usize) -> Vec<&'a [Call<'b
     let bound = (all.div_ceil(PIPELINES) + a_script)
         .clamp(*LANES_A_PIPELINE.start(), *LANES_A_PIPELINE.end());
     let mut count = calls[0].2.len();
-    let fits = |_: &Call<'_>, (.., lanes): &Call<'_>| {
+    let fits = |_: &PollCall<'_>, (.., lanes): &PollCall<'_>| {
         let fits = count + lanes.len() <= bound;
         count = lanes.len() + if fits { count } else { 0 };
         fits
@@ -262,12 +262,12 @@ fn read_moment(told: Value) -> Result<Option<UnixMillis>> {
     }
 }
 
-fn read_history(told: Value) -> Result<History> {
-    let Value::Array(fields) = told else { return Ok(History::default()) };
+fn read_history(told: Value) -> Result<LaneHistory> {
+    let Value::Array(fields) = told else { return Ok(LaneHistory::default()) };
     let [ended, oldest, leftovers, schedules] =
         <[Value; 4]>::try_from(fields).map_err(|_| corrupt("too few fields"))?;
     let count = |value| u64::from_redis_value(value).map_err(corrupt);
-    Ok(History {
+    Ok(LaneHistory {
         ended: count(ended)?,
         oldest: read_moment(oldest)?,
         has_leftovers: count(leftovers)? > 0,
@@ -280,9 +280,11 @@ async fn time(session: &Session) -> Result<UnixMillis> {
     let map = session.servers.map();
     let asking = map.nodes().iter().map(async |node| {
         let answers = node.link(Purpose::Working).run(&[cmd("TIME")], Repeat::Once).await?;
-        let time =
-            answers.into_iter().next().unwrap_or_else(|| Err(Refusal::Failed(corrupt("no time"))));
-        session.read_time(time.map_err(Refusal::into_error)?)
+        let time = answers
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| Err(CommandRefusal::Failed(corrupt("no time"))));
+        session.read_time(time.map_err(CommandRefusal::into_error)?)
     });
     let mut told = Err(Error::Unavailable("no server is known".into()));
     for time in join_all(asking).await {
@@ -299,14 +301,14 @@ mod tests {
     fn lanes_of(groups: &[usize], a_script: usize) -> Vec<usize> {
         let lane = Lane { topic: "t".parse().unwrap(), shard: 0 };
         let lanes = vec![lane; groups.iter().copied().max().unwrap_or_default()];
-        let calls: Vec<Call<'_>> = groups
+        let calls: Vec<PollCall<'_>> = groups
             .iter()
             .flat_map(|&count| lanes[..count].chunks(a_script))
             .map(|lanes| (0, "", lanes))
             .collect();
         let pipelines = pipelines(&calls, a_script);
         assert_eq!(pipelines.concat().len(), calls.len());
-        let lanes = |calls: &&[Call<'_>]| calls.iter().map(|(.., lanes)| lanes.len()).sum();
+        let lanes = |calls: &&[PollCall<'_>]| calls.iter().map(|(.., lanes)| lanes.len()).sum();
         pipelines.iter().map(lanes).collect()
     }
 

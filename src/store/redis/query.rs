@@ -5,14 +5,14 @@ use std::time::Duration;
 use deadpool_redis::redis::{FromRedisValue, Value};
 
 use super::answer::{corrupt, text};
-use super::record::{Entry, Record, read_millis};
+use super::record::{Record, StoredEntry, read_millis};
 use super::script;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Destination, Lane, State, TaskId};
 use crate::store::{
-    Counts, FURTHEST_DEADLINE, Forecast, LAST_MOMENT, LeaseKind, ListQuery, Listed, MAX_FORECAST,
-    Reader, Result, Summary, Task,
+    Counts, FURTHEST_DEADLINE, LAST_MOMENT, LaneForecast, LeaseKind, ListQuery, Listed,
+    MAX_FORECAST, Reader, Result, Summary, Task,
 };
 
 /// The most tasks of one script call.
@@ -120,7 +120,7 @@ impl Session {
         lane: &Lane,
         step: Duration,
         steps: usize,
-    ) -> Result<Forecast> {
+    ) -> Result<LaneForecast> {
         type Answer = (i64, Vec<u64>, Vec<Vec<u8>>);
         let steps = steps.min(MAX_FORECAST);
         let longest = LAST_MOMENT.0 / MAX_FORECAST as i64;
@@ -137,7 +137,7 @@ impl Session {
             counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
         }
         let overdue = if counts.is_empty() { 0 } else { counts.remove(0) };
-        Ok(Forecast { now: UnixMillis(now), overdue, steps: counts })
+        Ok(LaneForecast { now: UnixMillis(now), overdue, steps: counts })
     }
 }
 
@@ -154,7 +154,7 @@ struct ListPlace {
     state: State,
     due: UnixMillis,
     finished: Option<UnixMillis>,
-    entry: Entry,
+    entry: StoredEntry,
 }
 
 impl ListPlace {
@@ -165,14 +165,14 @@ impl ListPlace {
         [entry, deadline, due, finished]: [Value; 4],
     ) -> Result<Self> {
         let entry = match text(entry)?.as_str() {
-            "" => Entry {
+            "" => StoredEntry {
                 attempts: 0,
                 ended: None,
                 cancelling: false,
                 lease: None,
                 outcome: String::new(),
             },
-            written => Entry::read(written)?,
+            written => StoredEntry::read(written)?,
         };
         let (state, due) = match (entry.ended, read_moment(deadline)?, read_moment(due)?) {
             (Some(state), _, _) => (state, record.due),

@@ -58,7 +58,7 @@ impl Record {
 
 /// What is stored of a task that was claimed or has ended.
 #[derive(Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct StoredEntry {
     pub(super) attempts: u32,
     /// The final state, if it has ended.
     pub(super) ended: Option<State>,
@@ -69,7 +69,7 @@ pub(super) struct Entry {
     pub(super) outcome: String,
 }
 
-impl Entry {
+impl StoredEntry {
     /// Reads `<attempts> <expiries> <mark> <lease> <current> <past> <destination> <outcome>`.
     ///
     /// # Errors
@@ -156,15 +156,18 @@ mod tests {
     #[test]
     fn an_entry_reads_its_attempts_end_and_outcome() {
         let live =
-            Entry::read("2 0 ! m7 abc def,ghi message.call 503 Service Unavailable").unwrap();
+            StoredEntry::read("2 0 ! m7 abc def,ghi message.call 503 Service Unavailable").unwrap();
         let (lease, outcome) =
             (Some(LeaseKind::Mover { due: UnixMillis(7) }), "503 Service Unavailable".into());
-        assert_eq!(live, Entry { attempts: 2, ended: None, cancelling: true, lease, outcome });
-        let ended = Entry::read("1 0 delivered - abc * @pull ").unwrap();
+        assert_eq!(
+            live,
+            StoredEntry { attempts: 2, ended: None, cancelling: true, lease, outcome }
+        );
+        let ended = StoredEntry::read("1 0 delivered - abc * @pull ").unwrap();
         let state = Some(State::Delivered);
         assert_eq!(
             ended,
-            Entry {
+            StoredEntry {
                 attempts: 1,
                 ended: state,
                 cancelling: false,
@@ -172,6 +175,6 @@ mod tests {
                 outcome: String::new()
             }
         );
-        assert!(Entry::read("1 0 - x abc * @pull ").is_err());
+        assert!(StoredEntry::read("1 0 - x abc * @pull ").is_err());
     }
 }

@@ -11,13 +11,13 @@ use super::script;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
-use crate::store::{Counts, LaneSample, Result, SampleQuery, Sampled, ScheduleSample};
+use crate::store::{Counts, LaneSample, Result, SampleAnswer, SampleQuery, ScheduleSample};
 
 /// The most lanes of one script call, because it looks at several schedules of each.
 const SAMPLE: LanesScript = (&script::SAMPLE, 16);
 
 impl Session {
-    pub(crate) async fn sample(&self, query: SampleQuery) -> Result<Sampled> {
+    pub(crate) async fn sample(&self, query: SampleQuery) -> Result<SampleAnswer> {
         let groups = SampleGroup::all(&query);
         let asked: Vec<_> =
             groups.iter().map(|group| (group.spans.as_str(), &group.lanes[..])).collect();
@@ -37,7 +37,7 @@ impl Session {
                 Err(error) => now = now.or(Err(error)),
             }
         }
-        Ok(Sampled { now: now?, lanes })
+        Ok(SampleAnswer { now: now?, lanes })
     }
 }
 

@@ -8,7 +8,7 @@ use super::answer::{corrupt, text};
 use super::ids;
 use super::ids::pool::{Drawn, IdRequest};
 use super::record::write_options;
-use super::registry::opening::{self, Refusal};
+use super::registry::opening::{self, LaneRefusal};
 use super::registry::reconcile;
 use super::session::Session;
 use super::{identity, script};
@@ -246,7 +246,7 @@ async fn in_open_lane(
         let asked = [(entry, &refusal)];
         let confirmed = reconcile::confirm(session, asked.into_iter()).await;
         confirmed.into_iter().try_for_each(|(_, confirmed)| confirmed)?;
-        if let Refusal::Closed(opens) = refusal {
+        if let LaneRefusal::Closed(opens) = refusal {
             token = Some(opens);
         }
     }

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use super::add::queue::Queues;
 use super::answer::corrupt;
-use super::hints::Hints;
-use super::ids::shared::Ids;
+use super::hints::HintSender;
+use super::ids::shared::SharedIds;
 use super::keys::Keys;
 use super::log_once::LogOnce;
 use super::params::Params;
 use super::script::Script;
 use super::transport::node::Purpose;
-use super::transport::servers::{Route, Servers};
+use super::transport::servers::{ServerRoute, Servers};
 use crate::metrics::StoreMetrics;
 use crate::model::clock::{Clock, UnixMillis};
 use crate::model::task::{Lane, StoreId};
@@ -29,7 +29,7 @@ pub(super) type LastAnswer<T> = Mutex<Option<(Instant, Result<T>)>>;
 
 /// The store's id and format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
+pub(super) struct StoreIdentity {
     pub(super) id: StoreId,
     pub(super) format: u32,
 }
@@ -40,28 +40,28 @@ pub(crate) struct Session {
     /// The connections for what is as large as adds, or as confirmed, and no add. Without
     /// `wait_replicas`, these are the connections of adds. With it, each wait blocks its connection
     /// for up to half of the timeout, and adds must not wait behind others.
-    pub(super) beside_adds: Route,
+    pub(super) beside_adds: ServerRoute,
     /// The connections for reading many lanes at once, for the workers.
-    pub(super) polling: Route,
+    pub(super) polling: ServerRoute,
     /// The connections for reading many tasks, topics or lanes, as viewers do. Nothing else waits
     /// behind them.
-    pub(super) reading: Route,
+    pub(super) reading: ServerRoute,
     /// The connections for everything else.
-    pub(super) working: Route,
+    pub(super) working: ServerRoute,
     /// As `working`; an answer comes once enough replicas have the writes.
-    pub(super) confirming: Route,
+    pub(super) confirming: ServerRoute,
     pub(super) servers: Arc<Servers>,
     /// The adds that wait for a batch.
     pub(super) queues: Queues,
     pub(super) keys: Keys,
     /// The task ids that are drawn and not used yet.
-    pub(super) ids: Ids,
-    pub(super) identity: LastAnswer<Identity>,
+    pub(super) ids: SharedIds,
+    pub(super) identity: LastAnswer<StoreIdentity>,
     pub(super) pinged: LastAnswer<UnixMillis>,
     pub(super) log_once: LogOnce,
     /// Held while the lanes of a topic and the registry are reconciled.
     pub(super) reconciling: Mutex<()>,
-    pub(super) hints: Hints,
+    pub(super) hints: HintSender,
     pub(super) clock: Clock,
     /// The longest wait for an answer.
     pub(super) timeout: Duration,
@@ -71,8 +71,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(params: Params, servers: Arc<Servers>, hints: Hints) -> Self {
-        let route = |purpose| Route { servers: servers.clone(), purpose };
+    pub(super) fn new(params: Params, servers: Arc<Servers>, hints: HintSender) -> Self {
+        let route = |purpose| ServerRoute { servers: servers.clone(), purpose };
         let outage = if servers.is_cluster() { params.id_outage } else { Duration::ZERO };
         Self {
             beside_adds: route(Purpose::beside_adds(params.wait_replicas)),
@@ -83,7 +83,7 @@ impl Session {
             servers,
             queues: Queues::default(),
             keys: Keys::new(&params.key_prefix),
-            ids: Ids::new(outage),
+            ids: SharedIds::new(outage),
             identity: Mutex::default(),
             pinged: Mutex::default(),
             log_once: LogOnce::default(),
@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// The route of settles and extensions.
-    pub(super) fn route_of(&self, asker: Asker) -> &Route {
+    pub(super) fn route_of(&self, asker: Asker) -> &ServerRoute {
         match asker {
             Asker::Worker => &self.working,
             Asker::Caller => &self.confirming,
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// The route of the reads of contents.
-    pub(super) fn route_for(&self, reader: Reader) -> &Route {
+    pub(super) fn route_for(&self, reader: Reader) -> &ServerRoute {
         match reader {
             Reader::Viewer => &self.reading,
             Reader::Worker => &self.working,

@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::nudge::Nudge;
-use super::state::{Action, Event, Granted, LaneState, Wake};
-use crate::callback::Caller;
+use super::state::{Action, Event, Granted, LaneState, WokenBy};
+use crate::callback::CallClient;
 use crate::limits::Availability;
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::{self, Delivery};
 use crate::worker::call;
-use crate::worker::claim::{Ask, Batch, ClaimResult, Claimer};
+use crate::worker::claim::{Ask, ClaimResult, ClaimedBatch, Claimer};
 use crate::worker::pages::News;
 use crate::worker::shared::Shared;
 
@@ -26,7 +26,7 @@ const FIND_SERVER: Duration = Duration::from_secs(2);
 /// Works the lane until it is idle, its topic is paused, or the instance stops. Then gives its lock
 /// back.
 pub(in crate::worker) async fn run(
-    shared: Arc<Shared<impl Delivery, impl Caller>>,
+    shared: Arc<Shared<impl Delivery, impl CallClient>>,
     lane: Lane,
     nudge: Arc<Nudge>,
 ) {
@@ -77,7 +77,7 @@ enum Waited {
     Time,
 }
 
-impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
+impl<'a, S: Delivery, C: CallClient> Runner<'a, S, C> {
     fn new(shared: &'a Arc<Shared<S, C>>, lane: &'a Lane, nudge: &'a Nudge) -> Self {
         let permit_free = Arc::<Notify>::default();
         Self {
@@ -133,8 +133,8 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         }
     }
 
-    fn hand_out(&mut self, batch: Batch) -> Granted {
-        let Batch { tasks, receipt, since, mut permits, claim } = batch;
+    fn hand_out(&mut self, batch: ClaimedBatch) -> Granted {
+        let ClaimedBatch { tasks, receipt, since, mut permits, claim } = batch;
         if !tasks.is_empty() {
             self.last_work = Instant::now();
         }
@@ -208,7 +208,7 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         let next = self.claimer.next();
         self.nudge.sleeps_towards(next);
         if self.nudge.is_pending() {
-            return Event::Woken(Wake::Claim);
+            return Event::Woken(WokenBy::Claim);
         }
         let has_due = !self.claimer.due().is_empty();
         let idle = (!has_due || self.shared.ownership.is_shared())
@@ -216,14 +216,14 @@ impl<'a, S: Delivery, C: Caller> Runner<'a, S, C> {
         let until = Until { due: next, idle, woken: true, time: retry_in, recovered: None };
         match self.wait(until).await {
             Waited::Stopping => Event::Stopped,
-            Waited::PermitFree | Waited::Time => Event::Woken(Wake::Permit),
+            Waited::PermitFree | Waited::Time => Event::Woken(WokenBy::Permit),
             // Its owner has it, and nothing that is due could be called here.
             Waited::Due | Waited::Idle if !self.is_open() => Event::LeftToOthers,
             Waited::Idle => {
                 self.claimer.take_in(News { hinted: None, polled: true });
-                Event::Woken(Wake::Claim)
+                Event::Woken(WokenBy::Claim)
             }
-            Waited::Due | Waited::Nudged | Waited::Recovered => Event::Woken(Wake::Claim),
+            Waited::Due | Waited::Nudged | Waited::Recovered => Event::Woken(WokenBy::Claim),
         }
     }
 

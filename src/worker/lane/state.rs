@@ -58,7 +58,7 @@ pub(super) enum Event {
     /// There is none. After `retry_in`, time alone may have freed one.
     NoPermit { retry_in: Option<Duration> },
     /// The sleep has ended, and why.
-    Woken(Wake),
+    Woken(WokenBy),
     /// The lane is not open for this instance, and nothing is due that it can call.
     LeftToOthers,
     /// The rest, or the wait for the server, is over.
@@ -81,7 +81,7 @@ pub(super) enum Granted {
 
 /// Why a sleep has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wake {
+pub(super) enum WokenBy {
     /// Something is due, the supervisor knows of earlier work, or the lane is idle.
     Claim,
     /// A permit may be free: it is the lane's turn in a wait queue, or time may have freed one.
@@ -151,7 +151,7 @@ impl LaneState {
                 | Self::BackingOff { backoff },
                 Event::Rested,
             ) => (Self::Claiming { backoff }, Action::Claim),
-            (Self::Waiting { .. }, Event::PermitFree | Event::Woken(Wake::Claim)) => {
+            (Self::Waiting { .. }, Event::PermitFree | Event::Woken(WokenBy::Claim)) => {
                 (Self::claiming(), Action::YieldAndClaim)
             }
             // Another instance may have permits for what is due.
@@ -161,7 +161,7 @@ impl LaneState {
             (Self::Waiting { keeps_lock: false }, Event::NoPermit { retry_in }) => {
                 (self, Action::Sleep { retry_in })
             }
-            (Self::Waiting { .. }, Event::Woken(Wake::Permit)) => (self, Action::CheckPermits),
+            (Self::Waiting { .. }, Event::Woken(WokenBy::Permit)) => (self, Action::CheckPermits),
             (state, event) => unreachable!("no action of {state:?} leads to {event:?}"),
         }
     }
@@ -204,8 +204,8 @@ mod tests {
         check(open, free, claiming(50), Action::YieldAndClaim);
         check(open, none, open, Action::Sleep { retry_in: Some(7 * MS) });
         check(open, Event::NoPermit { retry_in: None }, open, Action::Sleep { retry_in: None });
-        check(open, Event::Woken(Wake::Permit), open, Action::CheckPermits);
-        check(open, Event::Woken(Wake::Claim), claiming(50), Action::YieldAndClaim);
+        check(open, Event::Woken(WokenBy::Permit), open, Action::CheckPermits);
+        check(open, Event::Woken(WokenBy::Claim), claiming(50), Action::YieldAndClaim);
         check(open, Event::LeftToOthers, open, Action::End);
         check(locked, free, claiming(50), Action::YieldAndClaim);
         check(locked, none, claiming(50), Action::GiveLockBack);

@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::ending::Ending;
+use super::ending::LeaseEnding;
 use super::handle::Settler;
-use crate::metrics::{End, TaskMetrics};
+use crate::metrics::{TaskEnd, TaskMetrics};
 use crate::model::task::Lane;
 use crate::store::{Asker, Delivery, Error, MAX_LEASE, Moment, Settled, Transition};
-use crate::worker::in_flight::{HeldTask, Lease, MARGIN};
+use crate::worker::in_flight::{HeldLease, HeldTask, MARGIN};
 
 /// What settling needs.
 #[derive(Debug)]
@@ -26,19 +26,19 @@ pub(in crate::worker) struct Settling<S> {
 }
 
 /// What came of a batch.
-pub(super) struct Attempt {
+pub(super) struct BatchOutcome {
     /// Whether the store answered for any of it.
     pub(super) answered: bool,
-    pub(super) failed: Vec<(Ending, Error)>,
+    pub(super) failed: Vec<(LeaseEnding, Error)>,
 }
 
 impl<S: Delivery> Settling<S> {
     /// Sends a batch once, and concludes what the store answered.
-    pub(super) async fn attempt(self: &Arc<Self>, batch: Vec<Ending>) -> Attempt {
+    pub(super) async fn attempt(self: &Arc<Self>, batch: Vec<LeaseEnding>) -> BatchOutcome {
         let is_one_lane = batch.iter().all(|ending| ending.lane == batch[0].lane);
         let answers =
-            self.store.settle(Asker::Worker, batch.iter().map(Ending::settle).collect()).await;
-        let mut attempt = Attempt { answered: false, failed: Vec::new() };
+            self.store.settle(Asker::Worker, batch.iter().map(LeaseEnding::settle).collect()).await;
+        let mut attempt = BatchOutcome { answered: false, failed: Vec::new() };
         let mut broken: Option<(Error, usize)> = None;
         for (ending, answer) in batch.into_iter().zip(answers) {
             match answer {
@@ -66,13 +66,13 @@ impl<S: Delivery> Settling<S> {
         attempt
     }
 
-    fn conclude(self: &Arc<Self>, ending: Ending, answer: Settled) {
+    fn conclude(self: &Arc<Self>, ending: LeaseEnding, answer: Settled) {
         let is_stale = matches!(answer, Settled::Stale { .. });
         let id = ending.id;
         match answer {
             // The store tells the lane what waits again.
             Settled::Done => ending.end.into_iter().for_each(|end| self.tasks.ended(end)),
-            Settled::Cancelled => self.tasks.ended(End::PendingCancel),
+            Settled::Cancelled => self.tasks.ended(TaskEnd::PendingCancel),
             Settled::Stale { state } if matches!(ending.transition, Transition::Keep { .. }) => {
                 // Its acknowledgement came before the response that announced it.
                 tracing::debug!(
@@ -94,7 +94,7 @@ impl<S: Delivery> Settling<S> {
                 );
             }
         }
-        let Ending { lane, lease: Lease { attempt, .. }, task, transition, .. } = ending;
+        let LeaseEnding { lane, lease: HeldLease { attempt, .. }, task, transition, .. } = ending;
         let Some(task) = task.and_then(HeldTask::next_lease) else { return };
         // A claim returned it meanwhile under a newer lease, for which it was not called.
         match transition {
@@ -103,7 +103,7 @@ impl<S: Delivery> Settling<S> {
             {
                 self.calls.spawn(self.clone().hold_back(lane, task, wait));
             }
-            _ => self.settler.send(Ending::of(lane, task, Transition::Release)),
+            _ => self.settler.send(LeaseEnding::of(lane, task, Transition::Release)),
         }
     }
 
@@ -118,13 +118,13 @@ impl<S: Delivery> Settling<S> {
             () = self.stopping.cancelled() => {}
             () = self.keep(&lane, &task, Instant::now() + wait) => {}
         }
-        self.settler.send(Ending::of(lane, task, Transition::Release));
+        self.settler.send(LeaseEnding::of(lane, task, Transition::Release));
     }
 
     /// Extends the lease until the moment. Returns earlier if it cannot be extended.
     async fn keep(&self, lane: &Lane, task: &HeldTask, until: Instant) {
         loop {
-            let Lease { receipt, until: end, .. } = task.lease();
+            let HeldLease { receipt, until: end, .. } = task.lease();
             let in_time = end.checked_sub(MARGIN).unwrap_or(end);
             tokio::time::sleep_until(until.min(in_time)).await;
             if until <= in_time {

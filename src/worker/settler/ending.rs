@@ -1,9 +1,9 @@
 //! The end of one lease.
 
-use crate::metrics::End;
+use crate::metrics::TaskEnd;
 use crate::model::task::{Lane, TaskId};
 use crate::store::{Settle, Transition};
-use crate::worker::in_flight::{HeldTask, Lease};
+use crate::worker::in_flight::{HeldLease, HeldTask};
 
 /// The end of a lease, which the store is to be told.
 ///
@@ -14,17 +14,17 @@ use crate::worker::in_flight::{HeldTask, Lease};
 /// once it has the release. If it stayed in flight, a claim between the store's answer and its
 /// arrival here would release it again, over and over.
 #[derive(Debug)]
-pub(in crate::worker) struct Ending {
+pub(in crate::worker) struct LeaseEnding {
     pub(super) lane: Lane,
     pub(super) id: TaskId,
-    pub(super) lease: Lease,
+    pub(super) lease: HeldLease,
     pub(super) task: Option<HeldTask>,
     pub(super) transition: Transition,
     /// How the task ends by this, if it does.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<TaskEnd>,
 }
 
-impl Ending {
+impl LeaseEnding {
     pub(in crate::worker) fn of(lane: Lane, task: HeldTask, transition: Transition) -> Self {
         let (id, mut lease) = (task.id(), task.lease());
         let mut task = Some(task);
@@ -36,8 +36,8 @@ impl Ending {
             }
         }
         let end = match &transition {
-            Transition::Delivered { .. } => Some(End::Callback),
-            Transition::Dead { .. } => Some(End::AttemptsUsedUp),
+            Transition::Delivered { .. } => Some(TaskEnd::Callback),
+            Transition::Dead { .. } => Some(TaskEnd::AttemptsUsedUp),
             _ => None,
         };
         Self { lane, id, lease, task, transition, end }
@@ -45,7 +45,7 @@ impl Ending {
 
     /// The same, if the receiver refused the task for good.
     pub(in crate::worker) fn refused(self) -> Self {
-        Self { end: Some(End::Refused), ..self }
+        Self { end: Some(TaskEnd::Refused), ..self }
     }
 
     pub(super) fn settle(&self) -> Settle {

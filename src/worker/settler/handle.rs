@@ -7,12 +7,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::ending::Ending;
+use super::ending::LeaseEnding;
 
 /// Accepts endings, and knows which servers are away. The calls in flight bound its queue.
 #[derive(Debug)]
 pub(in crate::worker) struct Settler {
-    sender: mpsc::UnboundedSender<Ending>,
+    sender: mpsc::UnboundedSender<LeaseEnding>,
     /// The number of endings that the store has not answered.
     pending: Gauge,
     /// The servers that do not answer settles.
@@ -22,14 +22,14 @@ pub(in crate::worker) struct Settler {
 }
 
 impl Settler {
-    pub(in crate::worker) fn new(pending: Gauge) -> (Self, mpsc::UnboundedReceiver<Ending>) {
+    pub(in crate::worker) fn new(pending: Gauge) -> (Self, mpsc::UnboundedReceiver<LeaseEnding>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let (away, back, finished) = (Mutex::default(), Notify::new(), CancellationToken::new());
         (Self { sender, pending, away, back, finished }, receiver)
     }
 
     /// Queues the ending. After the last flush it is dropped, and the lease runs out.
-    pub(in crate::worker) fn send(&self, ending: Ending) {
+    pub(in crate::worker) fn send(&self, ending: LeaseEnding) {
         self.pending.inc();
         if self.queue(ending).is_some() {
             self.pending.dec();
@@ -42,7 +42,7 @@ impl Settler {
     }
 
     /// Queues the ending. Returns it after the last flush.
-    pub(super) fn queue(&self, ending: Ending) -> Option<Ending> {
+    pub(super) fn queue(&self, ending: LeaseEnding) -> Option<LeaseEnding> {
         self.sender.send(ending).err().map(|refused| refused.0)
     }
 

@@ -25,7 +25,7 @@ mod handle;
 mod queues;
 
 pub(super) use attempt::Settling;
-pub(super) use ending::Ending;
+pub(super) use ending::LeaseEnding;
 pub(super) use handle::Settler;
 pub(super) use queues::run;
 

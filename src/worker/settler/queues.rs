@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::attempt::{Attempt, Settling};
-use super::ending::Ending;
+use super::attempt::{BatchOutcome, Settling};
+use super::ending::LeaseEnding;
 use crate::model::task::Lane;
 use crate::store::{Delivery, Error};
 
@@ -26,10 +26,10 @@ const IDLE: Duration = Duration::from_secs(60);
 /// Sorts endings by their servers, until the settler is finished and all endings are flushed.
 pub(in crate::worker) async fn run(
     settling: Settling<impl Delivery>,
-    mut endings: mpsc::UnboundedReceiver<Ending>,
+    mut endings: mpsc::UnboundedReceiver<LeaseEnding>,
 ) {
     let settling = Arc::new(settling);
-    let mut servers: HashMap<u64, mpsc::UnboundedSender<Ending>> = HashMap::new();
+    let mut servers: HashMap<u64, mpsc::UnboundedSender<LeaseEnding>> = HashMap::new();
     let mut flushing = JoinSet::new();
     let mut batch = Vec::with_capacity(BATCH);
     loop {
@@ -70,7 +70,7 @@ pub(in crate::worker) async fn run(
 async fn run_server(
     settling: Arc<Settling<impl Delivery>>,
     server: u64,
-    mut endings: mpsc::UnboundedReceiver<Ending>,
+    mut endings: mpsc::UnboundedReceiver<LeaseEnding>,
 ) {
     let mut stuck_lanes = StuckLanes::default();
     let mut batch = Vec::with_capacity(BATCH);
@@ -106,13 +106,13 @@ async fn run_server(
 /// its own, so that the other lanes do not wait for it.
 #[derive(Default)]
 struct StuckLanes {
-    queues: HashMap<Lane, mpsc::UnboundedSender<Ending>>,
+    queues: HashMap<Lane, mpsc::UnboundedSender<LeaseEnding>>,
     flushing: JoinSet<()>,
 }
 
 impl StuckLanes {
     /// Adds the ending to the queue of its lane. Returns it if the lane has none.
-    fn join(&mut self, ending: Ending) -> Option<Ending> {
+    fn join(&mut self, ending: LeaseEnding) -> Option<LeaseEnding> {
         match self.queues.get(&ending.lane) {
             Some(queue) => queue.send(ending).err().map(|refused| refused.0),
             None => Some(ending),
@@ -120,7 +120,7 @@ impl StuckLanes {
     }
 
     /// Adds the ending to the queue of its lane, which is created if there is none.
-    fn put(&mut self, settling: &Arc<Settling<impl Delivery>>, ending: Ending) {
+    fn put(&mut self, settling: &Arc<Settling<impl Delivery>>, ending: LeaseEnding) {
         let Some(ending) = self.join(ending) else { return };
         self.queues.retain(|_, queue| !queue.is_closed());
         while self.flushing.try_join_next().is_some() {}
@@ -137,7 +137,7 @@ impl StuckLanes {
 async fn run_lane(
     settling: Arc<Settling<impl Delivery>>,
     lane: Lane,
-    mut endings: mpsc::UnboundedReceiver<Ending>,
+    mut endings: mpsc::UnboundedReceiver<LeaseEnding>,
 ) {
     let mut batch = Vec::new();
     let mut pause = FIRST_PAUSE;
@@ -151,7 +151,7 @@ async fn run_lane(
                 break;
             }
         }
-        let Attempt { answered, failed } = settling.attempt(batch).await;
+        let BatchOutcome { answered, failed } = settling.attempt(batch).await;
         batch = Vec::with_capacity(failed.len());
         if let (Some((_, error)), true) = (failed.first(), is_news) {
             tracing::warn!(
@@ -173,7 +173,7 @@ async fn run_lane(
     }
 }
 
-fn take_along(endings: &mut mpsc::UnboundedReceiver<Ending>, batch: &mut Vec<Ending>) {
+fn take_along(endings: &mut mpsc::UnboundedReceiver<LeaseEnding>, batch: &mut Vec<LeaseEnding>) {
     while batch.len() < BATCH
         && let Ok(ending) = endings.try_recv()
     {
@@ -186,12 +186,12 @@ fn take_along(endings: &mut mpsc::UnboundedReceiver<Ending>, batch: &mut Vec<End
 async fn flush(
     settling: &Arc<Settling<impl Delivery>>,
     server: u64,
-    mut batch: Vec<Ending>,
-) -> Vec<Ending> {
+    mut batch: Vec<LeaseEnding>,
+) -> Vec<LeaseEnding> {
     let mut pause = FIRST_PAUSE;
     let mut stuck = Vec::new();
     while !batch.is_empty() {
-        let Attempt { answered, failed } = settling.attempt(batch).await;
+        let BatchOutcome { answered, failed } = settling.attempt(batch).await;
         batch = Vec::new();
         let mut trouble = None;
         for (ending, error) in failed {

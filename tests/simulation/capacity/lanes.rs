@@ -11,7 +11,7 @@ use std::time::Duration;
 use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Options, Receipt, State, TaskId};
 use delayd::store::{
-    Claim, Claimed, Grant, Holder, LeasedTask, Outlook, Settle, Settled, Swept, Transition,
+    Claim, Claimed, Grant, LeasedTask, LockToken, Outlook, Settle, Settled, Swept, Transition,
 };
 
 /// How long the lock of a lane lasts.
@@ -32,7 +32,7 @@ struct Tasks {
     leased: HashMap<TaskId, Lease>,
     /// The ends of the leases.
     deadlines: BTreeSet<(UnixMillis, TaskId)>,
-    lock: Option<(Holder, UnixMillis)>,
+    lock: Option<(LockToken, UnixMillis)>,
     attempts: HashMap<TaskId, u32>,
 }
 
@@ -244,7 +244,7 @@ mod tests {
                         lane: lane.clone(),
                         wants: vec![Want { destination: destination.clone(), slots }],
                         lease: Duration::from_millis(500),
-                        holder: Some(Holder("h".into())),
+                        holder: Some(LockToken("h".into())),
                         more: throw.per_mille(500),
                         after: None,
                         in_hand: 0,

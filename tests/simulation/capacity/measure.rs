@@ -8,7 +8,7 @@ use delayd::model::clock::UnixMillis;
 use delayd::model::task::{Destination, Lane, Options, State};
 use delayd::store::redis::{Params, Redis};
 use delayd::store::{
-    Asker, Claim, Claimed, Delivery, Grant, Holder, Instance, Intake, Look, Maintenance, Moment,
+    Asker, Claim, Claimed, Delivery, Grant, Instance, Intake, LockToken, Look, Maintenance, Moment,
     NewTask, SampleQuery, Sampling, Settle, TopicEntry, Transition, Want,
 };
 
@@ -131,7 +131,7 @@ impl Bench {
             lane: lane(n),
             wants: vec![Want { destination: destination(), slots }],
             lease: Duration::from_secs(300),
-            holder: Some(Holder(holder.into())),
+            holder: Some(LockToken(holder.into())),
             more,
             after: None,
             in_hand: 0,

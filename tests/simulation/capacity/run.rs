@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use delayd::callback::{Answer, Call, Caller, LONGEST_RETRY_AFTER, Services};
+use delayd::callback::{Answer, Call, CallClient, LONGEST_RETRY_AFTER, Services};
 use delayd::instances::{self, Instances};
 use delayd::limits::{DestinationLimits, LimitParams};
 use delayd::metrics::Metrics;
@@ -124,7 +124,7 @@ struct Receiver {
     lateness: Lateness,
 }
 
-impl Caller for Receiver {
+impl CallClient for Receiver {
     async fn call(&self, call: &Call<'_>) -> Answer {
         let late = self.redis.now_micros() - call.due.0 * 1_000;
         self.lateness.lock().unwrap().push(late);
@@ -145,7 +145,7 @@ fn params() -> worker::Params {
             backoff: Backoff::List { steps: vec![Span::seconds(1)] },
         },
         timeout: Duration::from_secs(15),
-        noted: worker::Noted::Failures,
+        noted: worker::NotedAttempts::Failures,
         poll_every: Duration::from_secs(1),
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{MAX_TASKS, TIME};
 use crate::api::auth::Caller;
-use crate::api::handlers::task::scan::{Bounds, EVER, PAGE, Scan, Selection};
+use crate::api::handlers::task::scan::{EVER, PAGE, Scan, ScanBounds, Selection};
 use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -73,7 +73,7 @@ pub(crate) async fn causes(
 async fn of_one(api: &Api, caller: &Caller, topic: &Topic) -> Result<Causes, Error> {
     let topic = api.topic(topic).await?.entry;
     let lanes = topic.lanes().collect();
-    let mut found = Found::default();
+    let mut found = FoundCauses::default();
     let (_, more) = found.read(api, (&topic, lanes), MOST, false).await?;
     let (causes, is_cut) = found.causes(caller);
     Ok(Causes { causes, more: more || is_cut, topics_seen: None, cursor: None })
@@ -90,7 +90,7 @@ async fn of_all(
     topics.sort_unstable_by(|a, b| a.entry.topic.cmp(&b.entry.topic));
     topics.retain(|known| from.as_ref().is_none_or(|last| known.entry.topic > *last));
     let (began, mut found, mut tasks, mut is_any_cut) =
-        (Instant::now(), Found::default(), 0, false);
+        (Instant::now(), FoundCauses::default(), 0, false);
     let (mut rest, mut last) = (&topics[..], None);
     'all: while !rest.is_empty() {
         if last.is_some() && began.elapsed() >= bounds.time {
@@ -147,7 +147,7 @@ async fn with_dead_tasks<'a>(
 
 /// What was found so far, by the last outcome.
 #[derive(Default)]
-struct Found {
+struct FoundCauses {
     by_reason: BTreeMap<String, Group>,
 }
 
@@ -157,7 +157,7 @@ struct Group {
     topics: BTreeMap<Topic, u64>,
 }
 
-impl Found {
+impl FoundCauses {
     /// Reads up to `limit` dead tasks of these lanes of a topic. Returns how many it read, and
     /// whether there are more. The topic is noted beside the counts if they are of several.
     async fn read(
@@ -168,7 +168,7 @@ impl Found {
         is_one_of_several: bool,
     ) -> Result<(usize, bool), Error> {
         let dead = Selection::dead(topic.clone(), lanes, EVER);
-        let mut scan = Scan::begin(None, dead, Bounds { tasks: limit, time: TIME }, None)?;
+        let mut scan = Scan::begin(None, dead, ScanBounds { tasks: limit, time: TIME }, None)?;
         let noted = is_one_of_several.then_some(&topic.topic);
         loop {
             let page = scan.next(api, PAGE).await?;

@@ -12,7 +12,7 @@ pub(crate) use delayd_wire::{
 };
 
 use crate::api::auth::Caller;
-use crate::api::handlers::task::scan::{Bounds, Filter, PAGE, Scan, Selection};
+use crate::api::handlers::task::scan::{PAGE, Scan, ScanBounds, Selection, TaskFilter};
 use crate::api::middleware::audit_target::KnownTarget;
 use crate::api::middleware::call::Json;
 use crate::api::state::Api;
@@ -44,7 +44,7 @@ pub(crate) async fn replay(
 ) -> Result<Success<Done>, Error> {
     api.check_accepting()?;
     let ReplayRequest { topic, task_ids, all, reason, rate, dry_run, limit, cursor } = request;
-    let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
+    let which = SelectedTasks { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let step = rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(1.0 / rate.per_second()));
     let dry_run = dry_run.unwrap_or_default();
     let mut dead = which.scan(&api, &caller).await?;
@@ -75,7 +75,7 @@ pub(crate) async fn purge(
     Json(request): Json<PurgeRequest>,
 ) -> Result<Success<Done>, Error> {
     let PurgeRequest { topic, task_ids, all, reason, dry_run, limit, cursor } = request;
-    let which = Which { topic, task_ids, all, reason: reason.clone(), limit, cursor };
+    let which = SelectedTasks { topic, task_ids, all, reason: reason.clone(), limit, cursor };
     let dry_run = dry_run.unwrap_or_default();
     let mut dead = which.scan(&api, &caller).await?;
     let mut count = 0;
@@ -98,7 +98,7 @@ fn done(count: usize, Dead { scan, .. }: &Dead) -> Done {
 }
 
 /// The fields of a request that select tasks.
-struct Which {
+struct SelectedTasks {
     topic: Topic,
     task_ids: Option<Ids>,
     all: Option<bool>,
@@ -107,7 +107,7 @@ struct Which {
     cursor: Option<String>,
 }
 
-impl Which {
+impl SelectedTasks {
     async fn scan(self, api: &Api, caller: &Caller) -> Result<Dead, Error> {
         let topic = self.topic;
         let ids = match (self.task_ids, self.all.unwrap_or_default()) {
@@ -128,9 +128,9 @@ impl Which {
         let topic = api.topic(&topic).await?.entry;
         let lanes = topic.lanes().collect();
         let dead = Selection::dead(topic, lanes, now(api).await?).named(ids);
-        let bounds = Bounds { tasks, time: TIME };
+        let bounds = ScanBounds { tasks, time: TIME };
         let scan = Scan::of_change(api, caller, dead, bounds, cursor).await?;
-        Ok(Dead { scan, filter: Filter { outcome: self.reason, ..Filter::default() } })
+        Ok(Dead { scan, filter: TaskFilter { outcome: self.reason, ..TaskFilter::default() } })
     }
 }
 
@@ -142,7 +142,7 @@ async fn now(api: &Api) -> Result<UnixMillis, Error> {
 /// A scan for dead tasks.
 struct Dead {
     scan: Scan,
-    filter: Filter,
+    filter: TaskFilter,
 }
 
 impl Dead {
@@ -223,8 +223,9 @@ mod tests {
         assert_eq!(die(&api, &lane).await, PAGE + REST);
         let topic = api.topic(&lane.topic).await.unwrap().entry;
         let dead = Selection::dead(topic, vec![lane.clone()], now(&api).await.unwrap());
-        let scan = Scan::begin(None, dead, Bounds { tasks: 5000, time: 60 * TIME }, None).unwrap();
-        let filter = Filter { outcome: Some("410 Gone".into()), ..Filter::default() };
+        let scan =
+            Scan::begin(None, dead, ScanBounds { tasks: 5000, time: 60 * TIME }, None).unwrap();
+        let filter = TaskFilter { outcome: Some("410 Gone".into()), ..TaskFilter::default() };
         let mut dead = Dead { scan, filter };
         let (_, ids) = dead.next(&api).await.unwrap().expect("a page");
         assert_eq!(ids.len(), PAGE);

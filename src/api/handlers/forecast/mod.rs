@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::extract::State;
 use delayd_wire::{ForecastFigures, ServiceForecast, ServiceForecasts};
 
-use crate::api::forecasts::{Sums, Tally};
+use crate::api::forecasts::{Sums, WaitingTally};
 use crate::api::handlers::everywhere::{Everywhere, everywhere};
 use crate::api::handlers::topic::list::Pattern;
 use crate::api::middleware::call::Json;
@@ -20,7 +20,7 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::parsed;
 use crate::limits::Allowance;
 use crate::model::task::Destination;
-use crate::sampler::DestinationFigures;
+use crate::sampler::SampledDestination;
 use crate::store::DestinationState;
 
 mod prediction;
@@ -43,8 +43,9 @@ pub(crate) async fn forecast(
     let workers = api.sampled.snapshots().borrow().workers;
     let (buckets, bucket_ms) = span.buckets();
     let Sums { topics, seen, is_complete, by_destination } = sums;
-    let all = by_destination.into_iter().map(|(sn, tally)| Service::new(&api, sn, tally, workers));
-    let mut services: Vec<Service> = all.collect();
+    let all =
+        by_destination.into_iter().map(|(sn, tally)| WaitingService::new(&api, sn, tally, workers));
+    let mut services: Vec<WaitingService> = all.collect();
     let every = Allowance { concurrency: usize::MAX, rate: None };
     let slots = (api.limits.slots(every) * workers) as f64;
     let bucket = Duration::from_millis(bucket_ms);
@@ -54,7 +55,7 @@ pub(crate) async fn forecast(
     });
     let called = services.iter().filter(|service| !service.sn.is_pull()).count();
     let mut left = MOST_SERVICES;
-    let mut is_shown = |service: &Service| {
+    let mut is_shown = |service: &WaitingService| {
         service.sn.is_pull() || {
             let is_shown = left > 0;
             left = left.saturating_sub(1);
@@ -77,9 +78,9 @@ pub(crate) async fn forecast(
 }
 
 /// A service, or `@pull`, for which tasks wait.
-struct Service {
+struct WaitingService {
     sn: Destination,
-    tally: Tally,
+    tally: WaitingTally,
     is_held: bool,
     is_configured: bool,
     /// Its state on all instances.
@@ -90,8 +91,8 @@ struct Service {
     per_second: Option<f64>,
 }
 
-impl Service {
-    fn new(api: &Api, sn: Destination, tally: Tally, workers: usize) -> Self {
+impl WaitingService {
+    fn new(api: &Api, sn: Destination, tally: WaitingTally, workers: usize) -> Self {
         if sn.is_pull() {
             let (mean, per_second, state) = Default::default();
             return Self {
@@ -108,7 +109,7 @@ impl Service {
         let label = api.metrics.sampled.label(sn.as_str());
         let mean = api.metrics.callbacks.mean_seconds(&label);
         let is_held = api.limits.is_held(&sn);
-        let figures = DestinationFigures::new(&sn, allowance, &api.limits);
+        let figures = SampledDestination::new(&sn, allowance, &api.limits);
         let own = api.limits.detail(&sn, allowance.unwrap_or_default());
         // An instance that keeps the calls waiting, for example by its breaker, makes none.
         let Everywhere { together: state, stopped, .. } = everywhere(api, &sn, own, false);
@@ -125,7 +126,7 @@ impl Service {
     }
 
     fn drain(&self, bucket: Duration) -> Option<Duration> {
-        let Tally { overdue, buckets, .. } = &self.tally;
+        let WaitingTally { overdue, buckets, .. } = &self.tally;
         prediction::drain(*overdue, buckets, bucket, self.per_second?)
     }
 
@@ -145,13 +146,13 @@ impl Service {
 
 /// The sums of all services and `@pull`. No backlog is gone before that of each service is.
 fn total(
-    services: &[Service],
+    services: &[WaitingService],
     slots: f64,
     (buckets, bucket): (usize, Duration),
 ) -> ForecastFigures {
-    let mut sum = Tally { buckets: vec![0; buckets], ..Tally::default() };
+    let mut sum = WaitingTally { buckets: vec![0; buckets], ..WaitingTally::default() };
     services.iter().for_each(|service| sum.add(&service.tally));
-    let (mut called, mut rates) = (Tally::default(), Some(Vec::new()));
+    let (mut called, mut rates) = (WaitingTally::default(), Some(Vec::new()));
     let mut slowest = Some(Duration::ZERO);
     for service in services.iter().filter(|service| !service.sn.is_pull()) {
         called.add(&service.tally);
@@ -163,7 +164,7 @@ fn total(
     }
     let rates = rates.filter(|rates| !rates.is_empty());
     let per_second = rates.map(|rates| prediction::shared(&rates, slots));
-    let Tally { overdue, buckets, .. } = &called;
+    let WaitingTally { overdue, buckets, .. } = &called;
     let together = match per_second {
         Some(per_second) => prediction::drain(*overdue, buckets, bucket, per_second),
         None => Some(Duration::ZERO).filter(|_| *overdue == 0),
@@ -173,7 +174,7 @@ fn total(
 }
 
 fn figures(
-    Tally { overdue, buckets, rest, is_cut }: Tally,
+    WaitingTally { overdue, buckets, rest, is_cut }: WaitingTally,
     calls_per_second: Option<f64>,
     drain: Option<Duration>,
 ) -> ForecastFigures {
@@ -185,14 +186,14 @@ fn figures(
 mod tests {
     use super::*;
 
-    fn service(sn: &str, overdue: u64, per_second: Option<f64>, mean: f64) -> Service {
-        let tally = Tally { overdue, buckets: vec![60, 0], rest: 1, is_cut: false };
+    fn service(sn: &str, overdue: u64, per_second: Option<f64>, mean: f64) -> WaitingService {
+        let tally = WaitingTally { overdue, buckets: vec![60, 0], rest: 1, is_cut: false };
         let sn = sn.parse().unwrap();
         let state = DestinationState::default();
-        Service { sn, tally, is_held: false, is_configured: true, state, mean, per_second }
+        WaitingService { sn, tally, is_held: false, is_configured: true, state, mean, per_second }
     }
 
-    fn total_of(services: &[Service], slots: f64) -> ForecastFigures {
+    fn total_of(services: &[WaitingService], slots: f64) -> ForecastFigures {
         total(services, slots, (2, Duration::from_secs(60)))
     }
 

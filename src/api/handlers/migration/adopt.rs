@@ -11,7 +11,7 @@ use axum::extract;
 use axum::response::{IntoResponse, Response};
 use delayd_wire::{
     AdoptAnswer, AdoptItem, AdoptedNote, AdoptedOnDead, AdoptedOptions, AdoptedTask,
-    AdoptionBecame, Answer, AtMost, Number, OnDeadCall,
+    AdoptionBecame, AtMost, Number, OnDeadCall, SuccessAnswer,
 };
 use serde_json::value::RawValue;
 
@@ -34,8 +34,8 @@ use crate::model::task::{
 };
 use crate::model::trace::TraceContext;
 use crate::store::{
-    self, Admin, Adopted, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_OUTCOME, Registered,
-    Signals, Standing, TopicEntry,
+    self, Admin, Adopted, AdoptedStanding, Adoptee, AttemptNote, Delivery, MAX_ANSWER, MAX_OUTCOME,
+    Registered, Signals, TopicEntry,
 };
 
 /// Lower Unix milliseconds (before the year 2001) are refused: they are most likely seconds, and
@@ -49,7 +49,7 @@ const MAX_TRIED: u32 = 1_000_000_000;
 pub(crate) use delayd_wire::{AdoptRequest, AdoptedRecord as Record};
 
 /// A record that passed the checks.
-pub(crate) struct Checked {
+pub(crate) struct CheckedRecord {
     /// The task's entry of the topic is set later.
     topic: Topic,
     task: Adoptee,
@@ -69,21 +69,21 @@ pub(crate) async fn adopt(
         let (api, caller) = (api.clone(), caller.clone());
         reading(body.clone(), move |body| {
             let mut checked = all_checked(&api, &caller, body)?;
-            for Checked { task, .. } in checked.iter_mut().flatten() {
+            for CheckedRecord { task, .. } in checked.iter_mut().flatten() {
                 task.options.origin = task.options.origin.filter(|origin| *origin != own);
             }
             Ok::<_, Error>(checked)
         })
     };
     let keep = |checked| keep(&api, &caller, checked);
-    let results = placed(&api, read, keep, |checked: &Checked| &checked.topic).await?;
+    let results = placed(&api, read, keep, |checked: &CheckedRecord| &checked.topic).await?;
     if let Some(failure) = failure_of_all("records", &results) {
         return Ok(failure);
     }
     let failed = results.iter().filter(|result| result.is_err()).count();
     let mut texts = ErrorTexts::default();
     let item = |result: Result<AdoptedTask, Error>| match result {
-        Ok(kept) => AdoptItem::Kept(Answer::of(kept)),
+        Ok(kept) => AdoptItem::Kept(SuccessAnswer::of(kept)),
         Err(error) => AdoptItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) },
     };
     let results = results.into_iter().map(item).collect();
@@ -94,7 +94,7 @@ pub(crate) fn all_checked(
     api: &Api,
     caller: &Caller,
     body: &[u8],
-) -> Result<Vec<Result<Checked, Error>>, Error> {
+) -> Result<Vec<Result<CheckedRecord, Error>>, Error> {
     let request: AdoptRequest = json::read(body)?;
     let AtMost(records) = request.records;
     let limit = api.bounds().batch_limit;
@@ -115,10 +115,10 @@ pub(crate) fn all_checked(
 async fn keep(
     api: &Api,
     caller: &Caller,
-    checked: Vec<Result<Checked, Error>>,
+    checked: Vec<Result<CheckedRecord, Error>>,
 ) -> Result<Vec<Result<AdoptedTask, Error>>, Error> {
     let mut topics: HashMap<Topic, Registered> = HashMap::new();
-    for Checked { topic, .. } in checked.iter().flatten() {
+    for CheckedRecord { topic, .. } in checked.iter().flatten() {
         if !topics.contains_key(topic) {
             let known = api.topics.ensure_for(topic, 1, |share| caller.creator(share)).await?;
             topics.insert(topic.clone(), known);
@@ -128,7 +128,7 @@ async fn keep(
     let places: Vec<Result<TaskId, Error>> = checked
         .into_iter()
         .map(|checked| {
-            let Checked { topic, task, notes: given } = checked?;
+            let CheckedRecord { topic, task, notes: given } = checked?;
             let task = Adoptee { topic: topics[&topic].entry.clone(), ..task };
             check_lane(&task)?;
             notes.push(given);
@@ -232,7 +232,7 @@ pub(crate) fn moment(Number(ms): Number, field: &str) -> Result<UnixMillis, Erro
     Ok(UnixMillis(ms))
 }
 
-fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
+fn check(api: &Api, record: &RawValue) -> Result<CheckedRecord, Error> {
     // The content may have more escaped characters here than in its add.
     let longest = 6 * api.bounds().content_limit + api.bounds().body_limit;
     if record.get().len() > longest {
@@ -250,9 +250,9 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
     let due = moment(record.due_ms, "due_ms")?;
     let standing = match record.state.unwrap_or(State::Scheduled) {
         State::Scheduled if record.cancelling == Some(true) => {
-            Standing::Ended { state: State::Cancelled, finished: api.clock.now() }
+            AdoptedStanding::Ended { state: State::Cancelled, finished: api.clock.now() }
         }
-        State::Scheduled => Standing::Waiting {
+        State::Scheduled => AdoptedStanding::Waiting {
             due: record.waits_ms.map_or(Ok(due), |waits| moment(waits, "waits_ms"))?,
         },
         State::Leased => {
@@ -260,7 +260,7 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
                 "state: expected a task that is not leased; export leased tasks with `lend` first",
             ));
         }
-        state => Standing::Ended {
+        state => AdoptedStanding::Ended {
             state,
             finished: moment(required(record.finished_ms, "finished_ms")?, "finished_ms")?,
         },
@@ -317,12 +317,12 @@ fn check(api: &Api, record: &RawValue) -> Result<Checked, Error> {
         lent,
         content,
     };
-    Ok(Checked { topic, task, notes })
+    Ok(CheckedRecord { topic, task, notes })
 }
 
 /// Whether the task ended without being dead.
-fn has_ended_well(standing: &Standing) -> bool {
-    matches!(standing, Standing::Ended { state, .. } if *state != State::Dead)
+fn has_ended_well(standing: &AdoptedStanding) -> bool {
+    matches!(standing, AdoptedStanding::Ended { state, .. } if *state != State::Dead)
 }
 
 /// The destination of a task that is not called any more. It need not exist here.

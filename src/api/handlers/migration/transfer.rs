@@ -17,7 +17,7 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::{self, within};
 use crate::api::wire::shown::{last_outcome, way_of};
-use crate::metrics::End;
+use crate::metrics::TaskEnd;
 use crate::model::task::{Lane, Options, Receipt, State, StoreId, TaskId, Topic};
 use crate::store::{
     Admin, Asker, AttemptNote, Delivery, LeaseKind, MAX_LEASE, Reader, Settle, Settled, Signals,
@@ -175,12 +175,12 @@ pub(crate) async fn moved(
             // An earlier call removed it, and its answer was lost.
             Settled::Unknown => count += 1,
             Settled::Cancelled => {
-                api.metrics.tasks.ended(End::PendingCancel);
+                api.metrics.tasks.ended(TaskEnd::PendingCancel);
                 count += 1;
             }
             Settled::Done => {
                 if !is_back {
-                    api.metrics.tasks.ended(End::Moved);
+                    api.metrics.tasks.ended(TaskEnd::Moved);
                 }
                 count += 1;
                 gone.push(id);

@@ -15,7 +15,7 @@ use crate::api::middleware::call::Json;
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
-use crate::api::wire::idempotency::{self, Given, OF_BACKFILL, OF_RUN, idempotency};
+use crate::api::wire::idempotency::{self, GivenDue, OF_BACKFILL, OF_RUN, idempotency};
 use crate::api::wire::shown::way_of;
 use crate::metrics::AddResult;
 use crate::model::clock::UnixMillis;
@@ -180,7 +180,7 @@ fn task(
 ) -> NewTask {
     let FoundSchedule { known, schedule, definition, .. } = found;
     let due = Moment::After(Duration::ZERO);
-    let given = Given::Moment(due);
+    let given = GivenDue::Moment(due);
     let what = (given, &definition.destination, &definition.options, definition.content.as_str());
     let window = api.bounds().idempotency_window;
     let idempotency = key.map(|key| idempotency(key, window, &known.entry.topic, what));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use delayd_wire::{
-    AdoptedOptions, AdoptedSchedule, Answer, AtMost, ScheduleAdoptAnswer, ScheduleAdoptItem,
-    ScheduleKept,
+    AdoptedOptions, AdoptedSchedule, AtMost, ScheduleAdoptAnswer, ScheduleAdoptItem, ScheduleKept,
+    SuccessAnswer,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -31,7 +31,7 @@ use crate::api::wire::long_body::{reading, size};
 use crate::callback::target;
 use crate::model::schedule::Definition;
 use crate::model::task::{Mode, Topic};
-use crate::store::{self, MovedSchedule, NewSchedule, ScheduleSet, Schedules as _};
+use crate::store::{self, ContinuedSchedule, NewSchedule, ScheduleSet, Schedules as _};
 
 pub(crate) use delayd_wire::ScheduleAdoptRequest as Request;
 
@@ -65,7 +65,7 @@ pub(crate) async fn adopt(
     let failed = results.iter().filter(|result| result.is_err()).count();
     let mut texts = ErrorTexts::default();
     let item = |result: Result<ScheduleKept, Error>| match result {
-        Ok(kept) => ScheduleAdoptItem::Kept(Answer::of(kept)),
+        Ok(kept) => ScheduleAdoptItem::Kept(SuccessAnswer::of(kept)),
         Err(error) => {
             ScheduleAdoptItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) }
         }
@@ -159,7 +159,7 @@ fn check(api: &Api, topic: &Topic, record: &RawValue) -> Result<NewSchedule, Err
         ));
     }
     let is_paused = record.paused.unwrap_or_default();
-    let moved = Some(MovedSchedule { origin, set, since, cursor, is_paused });
+    let moved = Some(ContinuedSchedule { origin, set, since, cursor, is_paused });
     Ok(NewSchedule { name, definition: definition.text(), revision: rand::random(), moved })
 }
 
@@ -168,7 +168,7 @@ fn check(api: &Api, topic: &Topic, record: &RawValue) -> Result<NewSchedule, Err
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(dead_code, reason = "only their names count")]
-struct Fields {
+struct DefinitionFields {
     cron: Option<IgnoredAny>,
     every_ms: Option<IgnoredAny>,
     zone: IgnoredAny,
@@ -185,7 +185,7 @@ struct Fields {
 /// Reads and checks a definition.
 fn definition(api: &Api, raw: &RawValue) -> Result<Definition, Error> {
     let longest = 6 * api.bounds().content_limit + api.bounds().body_limit;
-    let Fields { options, .. } = json::read_field(raw, "definition", longest)?;
+    let DefinitionFields { options, .. } = json::read_field(raw, "definition", longest)?;
     let options = options.map(|given| read_options_of(given, &api.services)).transpose()?;
     let options = options.unwrap_or_default();
     let is_task = options.origin.is_some()

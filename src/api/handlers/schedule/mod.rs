@@ -16,7 +16,7 @@ use crate::api::wire::error::Error;
 use crate::api::wire::fields::parsed;
 use crate::api::wire::shown::{last_outcome, sn_of};
 use crate::model::clock::UnixMillis;
-use crate::model::schedule::{Definition, Misfire, Nominal, Overlap, Recurrence};
+use crate::model::schedule::{Definition, MisfireRule, Nominal, Overlap, Recurrence};
 use crate::model::task::{Lane, ScheduleName, Topic};
 use crate::model::written_time::{self, InvalidTime, MAX_TEXT};
 use crate::model::zone::Zone;
@@ -231,8 +231,8 @@ async fn shown(
         end_ms: rule.and_then(|rule| rule.end).map(Into::into),
         jitter_ms: rule.map_or(0, |rule| rule.jitter_ms),
         misfire: match rule.map(|rule| rule.misfire).unwrap_or_default() {
-            Misfire::Once => ScheduleMisfire::Once,
-            Misfire::All => ScheduleMisfire::All,
+            MisfireRule::Once => ScheduleMisfire::Once,
+            MisfireRule::All => ScheduleMisfire::All,
         },
         overlap: match rule.map(|rule| rule.overlap).unwrap_or_default() {
             Overlap::Allow => ScheduleOverlap::Allow,

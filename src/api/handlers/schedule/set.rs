@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use super::{millis, moment_in, names, plan, shown, zone_of};
 use crate::api::auth::Caller;
 use crate::api::handlers::task::new_task::{
-    GivenOptions, Rules, check_headers, content, destination, on_dead,
+    GivenOptions, TaskRules, check_headers, content, destination, on_dead,
 };
 use crate::api::handlers::task::placing::PLACINGS;
 use crate::api::middleware::call::RawBody;
@@ -23,7 +23,7 @@ use crate::api::wire::fields::within;
 use crate::api::wire::json;
 use crate::api::wire::long_body::reading;
 use crate::callback::new_target;
-use crate::model::schedule::{Definition, Misfire, Overlap};
+use crate::model::schedule::{Definition, MisfireRule, Overlap};
 use crate::model::task::{Options, ScheduleName, Topic};
 use crate::planner;
 use crate::store::{self, NewSchedule, Reader, ScheduleSet, Schedules as _};
@@ -37,7 +37,7 @@ const EVERY: std::ops::RangeInclusive<Duration> =
 /// Fields of an add that a schedule cannot have.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Refused {
+struct RefusedFields {
     key: Option<IgnoredAny>,
     idempotency_key: Option<IgnoredAny>,
     delay: Option<IgnoredAny>,
@@ -46,7 +46,7 @@ struct Refused {
     flow: Option<IgnoredAny>,
 }
 
-impl Refused {
+impl RefusedFields {
     /// The sentence for the first of these fields that a body has.
     fn sentence(body: &[u8]) -> Option<&'static str> {
         spend(body.len());
@@ -155,10 +155,10 @@ fn check_fires(definition: &Definition, api: &Api) -> Result<(), Error> {
 /// [`Error::Invalid`], naming the field.
 pub(crate) fn read(
     body: &[u8],
-    rules: &Rules<'_>,
+    rules: &TaskRules<'_>,
 ) -> Result<(Topic, ScheduleName, Definition), Error> {
-    let request: Request =
-        json::read(body).map_err(|error| Refused::sentence(body).map_or(error, Error::invalid))?;
+    let request: Request = json::read(body)
+        .map_err(|error| RefusedFields::sentence(body).map_or(error, Error::invalid))?;
     let (topic, name) = names(request.topic, &request.schedule)?;
     let zone = zone_of(request.zone)?;
     let moment = |field: &str, text: Option<String>| {
@@ -183,8 +183,8 @@ pub(crate) fn read(
         end: moment("end", request.end)?,
         jitter_ms: request.jitter.map_or(0, millis),
         misfire: match request.misfire.unwrap_or_default() {
-            ScheduleMisfire::Once => Misfire::Once,
-            ScheduleMisfire::All => Misfire::All,
+            ScheduleMisfire::Once => MisfireRule::Once,
+            ScheduleMisfire::All => MisfireRule::All,
         },
         overlap: match request.overlap.unwrap_or_default() {
             ScheduleOverlap::Allow => Overlap::Allow,

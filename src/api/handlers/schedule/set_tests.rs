@@ -6,7 +6,7 @@ use crate::model::clock::UnixMillis;
 
 fn read_with(more: Value) -> Result<Definition, Error> {
     let services = services();
-    let rules = Rules {
+    let rules = TaskRules {
         now: UnixMillis(1_795_234_567_000),
         max_delay: Duration::from_secs(3650 * 86_400),
         content_limit: 100,

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 pub(crate) use delayd_wire::BatchRequest;
-use delayd_wire::{Answer, AtMost, Batch, BatchItem, Stored, Way};
+use delayd_wire::{AtMost, Batch, BatchItem, Stored, SuccessAnswer, Way};
 use futures_util::future::join_all;
 use http::HeaderMap;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::api::auth::Caller;
-use crate::api::handlers::task::new_task::{self, Checked};
+use crate::api::handlers::task::new_task::{self, CheckedTask};
 use crate::api::handlers::task::placing::{PLACINGS, placed};
 use crate::api::middleware::call::RawRequest;
 use crate::api::state::Api;
@@ -91,7 +91,7 @@ async fn read_one(
     api: &Arc<Api>,
     header_key: &Option<String>,
     body: &Bytes,
-) -> Result<Checked, Error> {
+) -> Result<CheckedTask, Error> {
     if body.len() <= LONG {
         return api.checked(header_key.as_deref(), |rules| new_task::read(body, rules));
     }
@@ -155,7 +155,7 @@ async fn add_all(
     let trace = &api.tracer.adding(headers);
     let (trace, by) = (trace, &caller);
     let store = |checked| async move { Ok(store(api, by, trace, checked).await) };
-    let results = placed(api, read, store, |checked: &Checked| &checked.topic).await?;
+    let results = placed(api, read, store, |checked: &CheckedTask| &checked.topic).await?;
     results.iter().flatten().for_each(|stored| count(api, stored));
     batch(results)
 }
@@ -168,7 +168,7 @@ pub(crate) fn all_checked(
     api: &Api,
     caller: &Caller,
     body: &[u8],
-) -> Result<Vec<Result<Checked, Error>>, Error> {
+) -> Result<Vec<Result<CheckedTask, Error>>, Error> {
     let request: BatchRequest = json::read(body)?;
     let AtMost(tasks) = request.tasks;
     let (limit, longest) = (api.bounds().batch_limit, api.bounds().body_limit);
@@ -195,7 +195,7 @@ async fn store(
     api: &Api,
     caller: &Caller,
     trace: &Adding<'_>,
-    checked: Vec<Result<Checked, Error>>,
+    checked: Vec<Result<CheckedTask, Error>>,
 ) -> Vec<Result<Stored, Error>> {
     let topics = topics(api, caller, &checked).await;
     let mut tasks = Vec::with_capacity(checked.len());
@@ -232,8 +232,8 @@ async fn store(
 }
 
 /// The new task, how it is delivered, and the zone in which its due time is shown.
-fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way, Option<Zone>) {
-    let Checked { destination, moment, zone, options, content, idempotency, .. } = checked;
+fn task_of(checked: CheckedTask, topic: Registered) -> (NewTask, Way, Option<Zone>) {
+    let CheckedTask { destination, moment, zone, options, content, idempotency, .. } = checked;
     let Registered { entry: topic, policy, .. } = topic;
     let (quota, mode) = (policy.quota_of_lane(topic.shards), way_of(&destination));
     (NewTask { topic, destination, moment, options, content, idempotency, quota }, mode, zone)
@@ -244,7 +244,7 @@ fn task_of(checked: Checked, topic: Registered) -> (NewTask, Way, Option<Zone>) 
 async fn topics(
     api: &Api,
     caller: &Caller,
-    checked: &[Result<Checked, Error>],
+    checked: &[Result<CheckedTask, Error>],
 ) -> HashMap<Topic, Result<Registered, Error>> {
     let mut seen = HashSet::new();
     let topics =
@@ -276,7 +276,7 @@ fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     let failed = results.iter().filter(|result| result.is_err()).count();
     let mut texts = ErrorTexts::default();
     let item = |result: Result<Stored, Error>| match result {
-        Ok(stored) => BatchItem::Stored(Answer::of(stored)),
+        Ok(stored) => BatchItem::Stored(SuccessAnswer::of(stored)),
         Err(error) => BatchItem::Failed { dm_error: error.code(), error_msg: texts.of(&error) },
     };
     let results = results.into_iter().map(item).collect();

@@ -19,7 +19,7 @@ const FIRST_MILLIS: f64 = 1e11;
 
 /// How far ahead a task may be due.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reach {
+pub(crate) struct FarthestDue {
     /// This process's clock.
     pub(crate) now: UnixMillis,
     /// The latest due time, from now.
@@ -28,7 +28,7 @@ pub(crate) struct Reach {
 
 /// When a task is due, and the zone in which the answer shows it.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Due {
+pub(crate) struct DueTime {
     pub(crate) moment: Moment,
     /// `None`: UTC.
     pub(crate) zone: Option<Zone>,
@@ -56,7 +56,7 @@ impl<'a> Written<'a> {
     ///
     /// # Errors
     /// [`Error::Invalid`], naming the field.
-    pub(crate) fn read(self, reach: Reach) -> Result<Option<Due>, Error> {
+    pub(crate) fn read(self, reach: FarthestDue) -> Result<Option<DueTime>, Error> {
         let Some(text) = self.at else {
             return match self.zone {
                 None => Ok(None),
@@ -70,7 +70,7 @@ impl<'a> Written<'a> {
         });
         let WrittenTime { moment, zone } = read?;
         check_range(moment, "at", reach)?;
-        Ok(Some(Due { moment: Moment::At(moment), zone: Some(zone) }))
+        Ok(Some(DueTime { moment: Moment::At(moment), zone: Some(zone) }))
     }
 }
 
@@ -82,15 +82,14 @@ pub(crate) fn due(
     timing_moment: Option<Number>,
     delay: Option<Span>,
     written: Written<'_>,
-    reach: Reach,
-) -> Result<Due, Error> {
+    reach: FarthestDue,
+) -> Result<DueTime, Error> {
     match (timing_moment, delay, written.read(reach)?) {
-        (Some(Number(seconds)), None, None) => {
-            at_seconds(seconds, reach).map(|moment| Due { moment: Moment::At(moment), zone: None })
-        }
+        (Some(Number(seconds)), None, None) => at_seconds(seconds, reach)
+            .map(|moment| DueTime { moment: Moment::At(moment), zone: None }),
         (None, Some(delay), None) => {
             let after = within(delay, "delay", Duration::ZERO..=reach.max_delay)?;
-            Ok(Due { moment: Moment::After(after), zone: None })
+            Ok(DueTime { moment: Moment::After(after), zone: None })
         }
         (None, None, Some(due)) => Ok(due),
         _ => Err(Error::invalid("delay, timing_moment and at: give exactly one of the three")),
@@ -104,8 +103,8 @@ pub(crate) fn due(
 pub(crate) fn moment(
     timing_moment: Option<Number>,
     written: Written<'_>,
-    reach: Reach,
-) -> Result<Due, Error> {
+    reach: FarthestDue,
+) -> Result<DueTime, Error> {
     if timing_moment.is_some() == written.at.is_some() {
         return Err(Error::invalid("timing_moment: expected either timing_moment or at"));
     }
@@ -116,7 +115,7 @@ pub(crate) fn moment(
 ///
 /// # Errors
 /// [`Error::Invalid`].
-pub(crate) fn at_seconds(seconds: f64, reach: Reach) -> Result<UnixMillis, Error> {
+pub(crate) fn at_seconds(seconds: f64, reach: FarthestDue) -> Result<UnixMillis, Error> {
     if seconds < EARLIEST_SECONDS {
         return Err(Error::invalid(
             "timing_moment: must be Unix seconds; a number below 1000000000 looks like a delay, \
@@ -141,7 +140,7 @@ pub(crate) fn at_seconds(seconds: f64, reach: Reach) -> Result<UnixMillis, Error
     Ok(moment)
 }
 
-fn check_range(moment: UnixMillis, field: &str, reach: Reach) -> Result<(), Error> {
+fn check_range(moment: UnixMillis, field: &str, reach: FarthestDue) -> Result<(), Error> {
     if moment > reach.now + reach.max_delay {
         let max = Span(reach.max_delay);
         return Err(Error::Invalid(format!("{field}: must be at most {max} from now")));

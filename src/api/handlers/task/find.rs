@@ -11,7 +11,7 @@ use delayd_wire::{FoundTask, FoundTasks};
 use futures_util::future::try_join_all;
 
 use super::list::entry;
-use super::named::Named;
+use super::named::NamedTask;
 use crate::api::auth::Caller;
 use crate::api::middleware::call::Json;
 use crate::api::state::Api;
@@ -35,7 +35,7 @@ pub(crate) async fn find(
     Json(request): Json<Request>,
 ) -> Result<Success<FoundTasks>, Error> {
     let Request { task_id, key, idempotency_key, cursor } = request;
-    let name = Named { task_id, key, idempotency_key }.read()?;
+    let name = NamedTask { task_id, key, idempotency_key }.read()?;
     let after = fields::cursor(cursor)?;
     let _place = api.reading(&caller).await?;
     let mut topics = api.topics.refresh().await?;

@@ -11,7 +11,7 @@ use axum::extract::State;
 use delayd_wire::{Attempt, Found, Task};
 use serde_json::Value;
 
-use super::named::{Named, act_on};
+use super::named::{NamedTask, act_on};
 use crate::api::auth::Caller;
 use crate::api::middleware::call::Json;
 use crate::api::state::Api;
@@ -103,7 +103,7 @@ pub(crate) async fn get(
     Json(request): Json<Request>,
 ) -> Result<Success<Found>, Error> {
     let Request { topic, task_id, key, idempotency_key } = request;
-    let name = Named { task_id, key, idempotency_key }.read()?;
+    let name = NamedTask { task_id, key, idempotency_key }.read()?;
     let _place = api.place(&api.gets, &caller).await?;
     let find = |lane: Lane, id: TaskId| {
         let store = &api.store;

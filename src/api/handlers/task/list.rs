@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use delayd_wire::{Entry, Number, Page};
 
-use super::scan::{BOUNDS, Bounds, FAR, Filter, Range, Scan, Selection, moment};
+use super::scan::{BOUNDS, FAR, Scan, ScanBounds, Selection, TaskFilter, TaskRange, moment};
 use crate::api::auth::Caller;
 use crate::api::middleware::call::Json;
 use crate::api::state::Api;
@@ -54,15 +54,15 @@ pub(crate) async fn list(
     let from = request.from.map_or(Ok(UnixMillis(0)), |from| moment(from, "from"))?;
     let to = request.to.map_or(Ok(FAR), |to| moment(to, "to"))?;
     let order = request.order.unwrap_or_default();
-    let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
+    let filter = TaskFilter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     filter.check(&caller)?;
     let cursor = fields::cursor(request.cursor)?;
     let topic = api.topic(&topic).await?.entry;
-    let range = filter.narrow(Range { state, from, to, order });
+    let range = filter.narrow(TaskRange { state, from, to, order });
     let is_filtered = !filter.is_empty();
     let (place, bounds) = match is_filtered {
         true => (api.place(&api.scans, &caller).await?, BOUNDS),
-        false => (api.reading(&caller).await?, Bounds { tasks: limit, ..BOUNDS }),
+        false => (api.reading(&caller).await?, ScanBounds { tasks: limit, ..BOUNDS }),
     };
     let mut scan = Scan::begin(Some(place), Selection::merged(topic, range), bounds, cursor)?;
     let mut tasks = Vec::new();

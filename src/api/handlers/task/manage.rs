@@ -8,9 +8,9 @@ use delayd_wire::{Gone, Moved};
 use serde_json::value::RawValue;
 
 use crate::api::auth::Caller;
-use crate::api::handlers::task::due::{self, Due, Written};
-use crate::api::handlers::task::named::{LOOKS, Named, act_on, field_of};
-use crate::api::handlers::task::new_task::{self, Rules};
+use crate::api::handlers::task::due::{self, DueTime, Written};
+use crate::api::handlers::task::named::{LOOKS, NamedTask, act_on, field_of};
+use crate::api::handlers::task::new_task::{self, TaskRules};
 use crate::api::middleware::call::{Json, RawBody};
 use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
@@ -19,7 +19,7 @@ use crate::api::wire::json;
 use crate::api::wire::long_body::reading;
 use crate::api::wire::shown;
 use crate::callback::new_target;
-use crate::metrics::End;
+use crate::metrics::TaskEnd;
 use crate::model::task::{Lane, Mode, TaskId};
 use crate::store::{Admin, Cancelled, NewContent, Reader, Rescheduled, TaskName};
 use axum::extract::State;
@@ -30,14 +30,14 @@ pub(crate) async fn cancel(
     Json(request): Json<CancelRequest>,
 ) -> Result<Success<Gone>, Error> {
     let CancelRequest { topic, task_id, key, idempotency_key } = request;
-    let name = Named { task_id, key, idempotency_key }.read()?;
+    let name = NamedTask { task_id, key, idempotency_key }.read()?;
     let (store, tasks, only) = (&api.store, &api.metrics.tasks, name.condition());
     let only = only.as_ref();
     let field = field_of(&name);
     let cancel = |lane: Lane, id: TaskId| async move {
         match store.cancel(&lane, id, only).await? {
             Cancelled::Done => {
-                tasks.ended(End::Cancel);
+                tasks.ended(TaskEnd::Cancel);
                 Ok(Success::of(Gone { task_id: id.into() }))
             }
             Cancelled::Pending => Err(Error::CancelPending(field)),
@@ -61,7 +61,7 @@ pub(crate) async fn update(
             let request: UpdateRequest = json::read(body)?;
             let topic = request.topic;
             let UpdateRequest { task_id, key, idempotency_key, .. } = request;
-            let name = Named { task_id, key, idempotency_key }.read()?;
+            let name = NamedTask { task_id, key, idempotency_key }.read()?;
             let written = Written::of(&request.at, &request.zone);
             let due = api.checked(None, |rules| {
                 due::due(request.timing_moment, request.delay, written, rules.reach())
@@ -82,10 +82,10 @@ async fn reschedule(
     api: &Arc<Api>,
     lane: Lane,
     (id, name): (TaskId, &TaskName),
-    due: &Due,
+    due: &DueTime,
     content: Option<(&RawValue, &Bytes)>,
 ) -> Result<Moved, Error> {
-    let Due { moment, zone } = due;
+    let DueTime { moment, zone } = due;
     let only = name.condition();
     for _ in 0..LOOKS {
         let content = match content {
@@ -122,7 +122,7 @@ async fn new_content(
     let task = api.store.get(Reader::Worker, lane, id).await?.ok_or_else(Error::no_task)?;
     let mode = if task.destination.is_pull() { Mode::Pull } else { Mode::Push };
     let (checking, raw) = (api.clone(), raw.to_owned());
-    let read = move |rules: &Rules<'_>| {
+    let read = move |rules: &TaskRules<'_>| {
         let content = new_task::content(raw, mode, rules.content_limit)?;
         let destination = new_task::destination(mode, rules.services, || new_target(&content))?;
         Ok::<_, Error>(NewContent { destination, content, keeps_mode: true })

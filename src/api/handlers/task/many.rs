@@ -14,7 +14,7 @@ use futures_util::future::try_join_all;
 
 use super::due::{self, Written};
 use super::list::entry;
-use super::scan::{BOUNDS, Bounds, Filter, Range, Scan, Selection};
+use super::scan::{BOUNDS, Scan, ScanBounds, Selection, TaskFilter, TaskRange};
 use crate::api::auth::Caller;
 use crate::api::handlers::everywhere::store_now;
 use crate::api::middleware::call::Json;
@@ -22,7 +22,7 @@ use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields;
-use crate::metrics::End;
+use crate::metrics::TaskEnd;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State, TaskId, Topic};
 use crate::store::{Admin, Cancelled, Condition, Moment, Rescheduled, Summary};
@@ -51,19 +51,19 @@ pub(crate) async fn cancel(
     if !matches!(state, State::Scheduled | State::Dead) {
         return Err(Error::invalid("state: must be \"scheduled\" or \"dead\""));
     }
-    let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
+    let filter = TaskFilter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     let dry_run = request.dry_run.unwrap_or_default();
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
     let (bounds, cursor) = (bounds(request.limit)?, fields::cursor(request.cursor)?);
-    let range = filter.narrow(Range::all(state));
+    let range = filter.narrow(TaskRange::all(state));
     let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
     let scan = Scan::of_change(&api, &caller, selection, bounds, cursor).await?;
     let (store, tasks) = (&api.store, &api.metrics.tasks);
     let act = |lane: Lane, id: TaskId, only: Condition| async move {
         let is_done = store.cancel(&lane, id, Some(&only)).await? == Cancelled::Done;
         if is_done {
-            tasks.ended(End::Cancel);
+            tasks.ended(TaskEnd::Cancel);
         }
         Ok(is_done)
     };
@@ -86,12 +86,12 @@ pub(crate) async fn update(
     let becomes = api
         .checked(None, |rules| due::moment(request.timing_moment, written, rules.reach()))?
         .moment;
-    let filter = Filter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
+    let filter = TaskFilter::read(request.sn, request.outcome, request.due_from, request.due_to)?;
     let dry_run = request.dry_run.unwrap_or_default();
     let ids = chosen(request.task_ids)?;
     check_meant(&filter, request.all, ids.is_some())?;
     let (bounds, cursor) = (bounds(request.limit)?, fields::cursor(request.cursor)?);
-    let range = filter.narrow(Range::all(State::Scheduled));
+    let range = filter.narrow(TaskRange::all(State::Scheduled));
     let selection = Selection::merged(api.topic(&topic).await?.entry, range).named(ids);
     let scan = Scan::of_change(&api, &caller, selection, bounds, cursor).await?;
     let store = &api.store;
@@ -119,9 +119,9 @@ fn is_there(due: UnixMillis, becomes: Moment, now: UnixMillis) -> bool {
     }
 }
 
-fn bounds(limit: Option<Number>) -> Result<Bounds, Error> {
+fn bounds(limit: Option<Number>) -> Result<ScanBounds, Error> {
     let tasks = limit.map_or(Ok(MOST), |limit| limit.whole("limit", 1..=MOST))? as usize;
-    Ok(Bounds { tasks, ..BOUNDS })
+    Ok(ScanBounds { tasks, ..BOUNDS })
 }
 
 /// The tasks that a request names.
@@ -134,7 +134,7 @@ fn chosen(ids: Option<Ids>) -> Result<Option<Vec<TaskId>>, Error> {
 }
 
 /// Refuses a request that selects all tasks, unless it says so.
-fn check_meant(filter: &Filter, all: Option<bool>, has_ids: bool) -> Result<(), Error> {
+fn check_meant(filter: &TaskFilter, all: Option<bool>, has_ids: bool) -> Result<(), Error> {
     let all = all.unwrap_or_default();
     if has_ids {
         return match filter.is_empty() && !all {
@@ -236,15 +236,15 @@ mod tests {
 
     #[test]
     fn all_tasks_are_meant_only_if_the_request_says_so() {
-        let some = Filter { outcome: Some("x".into()), ..Filter::default() };
-        let check = |filter: &Filter, all: Option<bool>, expected: bool| {
+        let some = TaskFilter { outcome: Some("x".into()), ..TaskFilter::default() };
+        let check = |filter: &TaskFilter, all: Option<bool>, expected: bool| {
             assert_eq!(check_meant(filter, all, false).is_ok(), expected, "{filter:?} {all:?}");
         };
-        assert!(check_meant(&Filter::default(), None, true).is_ok());
-        assert!(check_meant(&Filter::default(), Some(true), true).is_err());
+        assert!(check_meant(&TaskFilter::default(), None, true).is_ok());
+        assert!(check_meant(&TaskFilter::default(), Some(true), true).is_err());
         assert!(check_meant(&some, None, true).is_err());
-        check(&Filter::default(), None, false);
-        check(&Filter::default(), Some(true), true);
+        check(&TaskFilter::default(), None, false);
+        check(&TaskFilter::default(), Some(true), true);
         check(&some, None, true);
         check(&some, Some(false), true);
         check(&some, Some(true), false);

@@ -8,13 +8,13 @@ use crate::store::{Admin, TaskName, TopicEntry};
 
 /// The fields that name a task.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct NamedTask {
     pub(crate) task_id: Option<delayd_wire::TaskId>,
     pub(crate) key: Option<String>,
     pub(crate) idempotency_key: Option<String>,
 }
 
-impl Named {
+impl NamedTask {
     /// The first field that is given.
     pub(crate) fn field(&self) -> Option<&'static str> {
         let given = [
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_task_has_one_name() {
         let check = |id: Option<u64>, key: Option<&str>, idempotency: Option<&str>, expected| {
-            let named = Named {
+            let named = NamedTask {
                 task_id: id.map(delayd_wire::TaskId),
                 key: key.map(str::to_owned),
                 idempotency_key: idempotency.map(str::to_owned),

@@ -1,6 +1,7 @@
 //! Reads one task's JSON and checks every rule of an add.
 //!
-//! Pure: it takes the caller's text and the [`Rules`], and returns a [`Checked`] task or an error.
+//! Pure: it takes the caller's text and the [`TaskRules`], and returns a [`CheckedTask`] or an
+//! error.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,12 +12,12 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::api::auth::Caller;
-use crate::api::handlers::task::due::{Due, Reach, Written, due};
+use crate::api::handlers::task::due::{DueTime, FarthestDue, Written, due};
 use crate::api::state::Api;
 use crate::api::wire::cost::spend;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
-use crate::api::wire::idempotency::{self, Given};
+use crate::api::wire::idempotency::{self, GivenDue};
 use crate::api::wire::json;
 use crate::api::wire::long_body::size;
 use crate::callback::{
@@ -38,7 +39,7 @@ const SERVICES_SHOWN: usize = 5;
 /// The most services that are compared with an unknown one.
 const MOST_COMPARED: usize = 256;
 /// What a task is checked against.
-pub(crate) struct Rules<'a> {
+pub(crate) struct TaskRules<'a> {
     /// This process's clock, which only limits `max_delay`; the store's clock decides everything
     /// else.
     pub(crate) now: UnixMillis,
@@ -56,10 +57,10 @@ pub(crate) struct Rules<'a> {
     pub(crate) header_key: Option<&'a str>,
 }
 
-impl Rules<'_> {
+impl TaskRules<'_> {
     /// How far ahead a task may be due.
-    pub(crate) fn reach(&self) -> Reach {
-        Reach { now: self.now, max_delay: self.max_delay }
+    pub(crate) fn reach(&self) -> FarthestDue {
+        FarthestDue { now: self.now, max_delay: self.max_delay }
     }
 
     /// The mode of a task: as given, or the default of its topic.
@@ -85,10 +86,10 @@ impl Api {
     pub(crate) fn checked<T>(
         &self,
         header_key: Option<&str>,
-        check: impl FnOnce(&Rules<'_>) -> T,
+        check: impl FnOnce(&TaskRules<'_>) -> T,
     ) -> T {
         let bounds = self.bounds();
-        check(&Rules {
+        check(&TaskRules {
             now: self.clock.now(),
             max_delay: bounds.max_delay,
             content_limit: bounds.content_limit,
@@ -102,7 +103,7 @@ impl Api {
 
 /// A task that passed the checks. The topic's entry is still to be looked up.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Checked {
+pub(crate) struct CheckedTask {
     pub(crate) topic: Topic,
     pub(crate) destination: Destination,
     pub(crate) moment: Moment,
@@ -146,11 +147,12 @@ impl GivenOptions {
 ///
 /// # Errors
 /// [`Error::Invalid`] names the field; [`Error::TooLarge`] if the content is too long.
-pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
+pub(crate) fn read(text: &[u8], rules: &TaskRules<'_>) -> Result<CheckedTask, Error> {
     let request: Request = json::read(text)?;
     let topic = request.topic;
     let written = Written::of(&request.at, &request.zone);
-    let Due { moment, zone } = due(request.timing_moment, request.delay, written, rules.reach())?;
+    let DueTime { moment, zone } =
+        due(request.timing_moment, request.delay, written, rules.reach())?;
     let Request { max_attempts, timeout, backoff, headers, expires_after, .. } = request;
     let given = GivenOptions { max_attempts, timeout, backoff, headers, expires_after };
     let options = Options {
@@ -168,13 +170,13 @@ pub(crate) fn read(text: &[u8], rules: &Rules<'_>) -> Result<Checked, Error> {
     let key = idempotency::agreed(request.idempotency_key, rules.header_key)?;
     let idempotency = key.map(|key| {
         let moment = match written {
-            Written { at: Some(at), zone } => Given::Text { at, zone },
-            Written { at: None, .. } => Given::Moment(moment),
+            Written { at: Some(at), zone } => GivenDue::Text { at, zone },
+            Written { at: None, .. } => GivenDue::Moment(moment),
         };
         let what = (moment, &destination, &options, content.as_str());
         idempotency::idempotency(key, rules.idempotency_window, &topic, what)
     });
-    Ok(Checked { topic, destination, moment, zone, options, content, idempotency })
+    Ok(CheckedTask { topic, destination, moment, zone, options, content, idempotency })
 }
 
 /// Checks a call that a caller sends now; `field` is its path.

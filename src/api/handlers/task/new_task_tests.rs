@@ -5,8 +5,8 @@ const NOW: UnixMillis = UnixMillis(1_795_234_567_000);
 
 const WINDOW: Duration = Duration::from_secs(86_400);
 
-fn rules(services: &Services) -> Rules<'_> {
-    Rules {
+fn rules(services: &Services) -> TaskRules<'_> {
+    TaskRules {
         now: NOW,
         max_delay: Duration::from_secs(3650 * 86400),
         content_limit: 100,
@@ -17,12 +17,12 @@ fn rules(services: &Services) -> Rules<'_> {
     }
 }
 
-fn read_task(json: &str) -> Result<Checked, Error> {
+fn read_task(json: &str) -> Result<CheckedTask, Error> {
     read(json.as_bytes(), &rules(&services()))
 }
 
 /// Reads a valid task with `fields` before its own.
-fn read_with(fields: &str) -> Result<Checked, Error> {
+fn read_with(fields: &str) -> Result<CheckedTask, Error> {
     read_task(&format!(r#"{{{fields}"topic":"t","content":"{{}}"}}"#))
 }
 
@@ -151,7 +151,7 @@ fn content_has_a_limit_and_a_depth() {
     );
 
     let services = services();
-    let rules = Rules { content_limit: 100_000, ..rules(&services) };
+    let rules = TaskRules { content_limit: 100_000, ..rules(&services) };
     let deep = format!(
         r#"{{"topic":"t","delay":1,"content":{{"a":{}{}}}}}"#,
         "[".repeat(10_000),
@@ -310,7 +310,7 @@ fn keys_expiry_and_the_call_for_the_dead_are_read_and_checked() {
 fn the_headers_idempotency_key_stands_for_the_fields() {
     let services = services();
     let read_both = |header, json: &str| {
-        let rules = Rules { header_key: Some(header), ..rules(&services) };
+        let rules = TaskRules { header_key: Some(header), ..rules(&services) };
         read(json.as_bytes(), &rules).map(|task| task.idempotency.unwrap().key)
     };
     let plain = r#"{"topic":"t","delay":1,"content":{}}"#;
@@ -355,7 +355,7 @@ fn an_absolute_url_is_pushed_to_an_allowed_host() {
         });
     };
     let check = |mode: &str, content: &str, expected: &str| {
-        let rules = Rules { content_limit: 1000, ..rules(&services) };
+        let rules = TaskRules { content_limit: 1000, ..rules(&services) };
         let task = format!(r#"{{"topic":"t","delay":1,"mode":"{mode}","content":{content}}}"#);
         let said = read(task.as_bytes(), &rules)
             .map_or_else(|e| e.to_string(), |task| task.destination.to_string());

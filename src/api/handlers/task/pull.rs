@@ -21,13 +21,13 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use delayd_wire::{Answer, Pulled, PulledMany, Way};
+use delayd_wire::{Pulled, PulledMany, SuccessAnswer, Way};
 use http::{HeaderValue, header};
 use tokio::time::Instant;
 
 use crate::api::auth::Caller;
 use crate::api::concurrency_limit::Slot;
-use crate::api::handlers::task::named::{Named, act_on};
+use crate::api::handlers::task::named::{NamedTask, act_on};
 use crate::api::long_poll::claim::{lanes_in_turn, take};
 use crate::api::long_poll::delivery::{PullParams, PulledTasks};
 use crate::api::long_poll::dispatcher;
@@ -62,7 +62,7 @@ pub(crate) async fn pull(
     let wait =
         request.wait.map(|wait| within(wait, "wait", Duration::ZERO..=MAX_WAIT)).transpose()?;
     let Request { task_id, key, idempotency_key, .. } = request;
-    let named = Named { task_id, key, idempotency_key };
+    let named = NamedTask { task_id, key, idempotency_key };
     if let Some(field) = named.field() {
         if lease.is_some() || count.is_some() || wait.is_some() {
             return Err(Error::invalid(format!(
@@ -151,8 +151,10 @@ async fn read(api: &Api, topic: &Topic, name: &TaskName) -> Result<Success<Pulle
 fn answer(taken: PulledTasks, is_list: bool) -> Result<Response, Error> {
     let PulledTasks { tasks, held, deadline, .. } = taken;
     let bytes = match is_list {
-        true => serde_json::to_vec(&Answer::of(PulledMany { tasks })),
-        false => serde_json::to_vec(&Answer::of(tasks.into_iter().next().unwrap_or_default())),
+        true => serde_json::to_vec(&SuccessAnswer::of(PulledMany { tasks })),
+        false => {
+            serde_json::to_vec(&SuccessAnswer::of(tasks.into_iter().next().unwrap_or_default()))
+        }
     };
     let bytes = bytes.map_err(|_| Error::Internal)?;
     let body = watched(bytes.into(), deadline, move |confirmation| match confirmation {

@@ -5,9 +5,9 @@
 //! the merged page are read. A change of dead tasks goes through the lanes one after the other, so
 //! that one script changes a page.
 //!
-//! A scan looks at a bounded number of tasks, for a bounded time. If it is cut off, its [`Cursor`]
-//! says where the next one continues: after the last task that it looked at, whether it was meant
-//! or not.
+//! A scan looks at a bounded number of tasks, for a bounded time. If it is cut off, its
+//! [`ScanCursor`] says where the next one continues: after the last task that it looked at, whether
+//! it was meant or not.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -28,7 +28,7 @@ use crate::model::task::{Destination, InvalidName, Lane, State, TaskId};
 use crate::store::{Admin, ListQuery, Listed, Summary, TopicEntry, Topics};
 
 /// The bounds of a list and of a search.
-pub(crate) const BOUNDS: Bounds = Bounds { tasks: 50_000, time: Duration::from_secs(1) };
+pub(crate) const BOUNDS: ScanBounds = ScanBounds { tasks: 50_000, time: Duration::from_secs(1) };
 /// The most tasks of a page.
 pub(crate) const PAGE: usize = 500;
 /// The entries that a lane is asked for beyond one and a half times its share of a page.
@@ -42,14 +42,14 @@ pub(crate) const EVER: UnixMillis = UnixMillis(i64::MAX);
 
 /// Which tasks are listed, and in which order.
 #[derive(Debug)]
-pub(crate) struct Range {
+pub(crate) struct TaskRange {
     pub(crate) state: State,
     pub(crate) from: UnixMillis,
     pub(crate) to: UnixMillis,
     pub(crate) order: ListOrder,
 }
 
-impl Range {
+impl TaskRange {
     /// All tasks in a state, the earliest first.
     pub(crate) fn all(state: State) -> Self {
         Self { state, from: UnixMillis(0), to: FAR, order: ListOrder::Oldest }
@@ -157,14 +157,14 @@ async fn summaries(
 
 /// Which of the listed tasks are meant.
 #[derive(Debug, Default)]
-pub(crate) struct Filter {
+pub(crate) struct TaskFilter {
     pub(crate) destination: Option<Destination>,
     pub(crate) outcome: Option<String>,
     pub(crate) due_from: Option<UnixMillis>,
     pub(crate) due_to: Option<UnixMillis>,
 }
 
-impl Filter {
+impl TaskFilter {
     /// The filter of a request.
     ///
     /// # Errors
@@ -185,13 +185,13 @@ impl Filter {
 
     /// The part of the range that may have tasks of this filter. Scheduled tasks are in the order
     /// of their due times, so the others need not be looked at.
-    pub(crate) fn narrow(&self, range: Range) -> Range {
+    pub(crate) fn narrow(&self, range: TaskRange) -> TaskRange {
         if range.state != State::Scheduled {
             return range;
         }
         let from = self.due_from.map_or(range.from, |from| from.max(range.from));
         let to = self.due_to.map_or(range.to, |to| to.min(range.to));
-        Range { from, to, ..range }
+        TaskRange { from, to, ..range }
     }
 
     /// Whether it selects all tasks.
@@ -235,7 +235,7 @@ pub(crate) fn moment(Number(seconds): Number, field: &str) -> Result<UnixMillis,
 
 /// Where a scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub(crate) struct ScanCursor {
     /// The number of the current group of lanes.
     group: u16,
     /// Later tasks are skipped.
@@ -244,14 +244,14 @@ pub(crate) struct Cursor {
     after: Option<Listed>,
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for ScanCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.group, self.to.0)?;
         self.after.map_or(Ok(()), |Listed { moment, id }| write!(f, ".{}.{id}", moment.0))
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for ScanCursor {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
@@ -280,7 +280,7 @@ pub(crate) struct Selection {
     topic: TopicEntry,
     /// The lanes that are merged. One group follows the other.
     groups: Vec<Vec<Lane>>,
-    range: Range,
+    range: TaskRange,
     /// `to` of the scans that continue this one.
     later_to: UnixMillis,
     /// In place of the range: these tasks, in any state, sorted.
@@ -289,7 +289,7 @@ pub(crate) struct Selection {
 
 impl Selection {
     /// The tasks of all lanes, in one order.
-    pub(crate) fn merged(topic: TopicEntry, range: Range) -> Self {
+    pub(crate) fn merged(topic: TopicEntry, range: TaskRange) -> Self {
         let (groups, later_to) = (vec![topic.lanes().collect()], range.to);
         Self { topic, groups, range, later_to, ids: None }
     }
@@ -299,7 +299,7 @@ impl Selection {
     /// never end. This one has no such bound. It finds all dead tasks, also those whose time of
     /// death lies in the future because the store's clock was set back.
     pub(crate) fn dead(topic: TopicEntry, lanes: Vec<Lane>, now: UnixMillis) -> Self {
-        let range = Range { to: EVER, ..Range::all(State::Dead) };
+        let range = TaskRange { to: EVER, ..TaskRange::all(State::Dead) };
         let groups = lanes.into_iter().map(|lane| vec![lane]).collect();
         Self { topic, groups, range, later_to: now, ids: None }
     }
@@ -316,7 +316,7 @@ impl Selection {
 
 /// How much a scan does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct ScanBounds {
     /// The most tasks that it looks at.
     pub(crate) tasks: usize,
     /// After this time it looks at no more tasks, unless it has looked at none.
@@ -329,7 +329,7 @@ pub(crate) type Scanned = (Listed, Option<Summary>);
 /// A bounded scan.
 pub(crate) struct Scan {
     selection: Selection,
-    bounds: Bounds,
+    bounds: ScanBounds,
     began: Instant,
     /// The number of the current group of lanes.
     group: u16,
@@ -353,8 +353,8 @@ impl Scan {
     pub(crate) fn begin(
         place: Option<Place>,
         mut selection: Selection,
-        bounds: Bounds,
-        from: Option<Cursor>,
+        bounds: ScanBounds,
+        from: Option<ScanCursor>,
     ) -> Result<Self, Error> {
         let (mut group, mut after) = (0, None);
         if let Some(from) = from {
@@ -383,8 +383,8 @@ impl Scan {
         api: &Api,
         caller: &Caller,
         selection: Selection,
-        bounds: Bounds,
-        from: Option<Cursor>,
+        bounds: ScanBounds,
+        from: Option<ScanCursor>,
     ) -> Result<Self, Error> {
         let place = match selection.ids {
             None => Some(api.place(&api.changes, caller).await?),
@@ -487,8 +487,8 @@ impl Scan {
     pub(crate) fn cursor(&self) -> Option<String> {
         let to = self.selection.later_to;
         let cursor = match self.is_last_page && self.page.len() == 0 {
-            true => Cursor { group: self.group + 1, to, after: None },
-            false => Cursor { group: self.group, to, after: self.after },
+            true => ScanCursor { group: self.group + 1, to, after: None },
+            false => ScanCursor { group: self.group, to, after: self.after },
         };
         let is_rest = usize::from(cursor.group) < self.selection.groups.len();
         is_rest.then(|| cursor.to_string())

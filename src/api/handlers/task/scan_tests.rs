@@ -19,7 +19,7 @@ async fn changes_and_other_tokens_do_not_wait_for_the_scans_of_a_token() {
     drop((list, change));
     // Named tasks are few, so they need no place.
     let topic = TopicEntry { topic: "t".parse().unwrap(), shards: 1 };
-    let named = Selection::merged(topic, Range::all(State::Dead)).named(Some(vec![TaskId(7)]));
+    let named = Selection::merged(topic, TaskRange::all(State::Dead)).named(Some(vec![TaskId(7)]));
     let mut named = Scan::begin(None, named, BOUNDS, None).unwrap();
     assert!(matches!(named.next(&api, PAGE).await.unwrap()[..], [(_, None)]));
 }
@@ -31,7 +31,7 @@ async fn a_page_that_was_read_too_late_comes_with_the_next_scan() {
     let topic = TopicEntry { topic: "t".parse().unwrap(), shards: 1 };
     let begin = |from: Option<String>| {
         let ids = (1..=PAGE as u64 + 1).map(TaskId).collect();
-        let named = Selection::merged(topic.clone(), Range::all(State::Dead)).named(Some(ids));
+        let named = Selection::merged(topic.clone(), TaskRange::all(State::Dead)).named(Some(ids));
         Scan::begin(None, named, BOUNDS, from.map(|from| from.parse().unwrap())).unwrap()
     };
     let mut scan = begin(None);
@@ -47,7 +47,7 @@ async fn a_page_that_was_read_too_late_comes_with_the_next_scan() {
 fn a_cursor_reads_back_what_it_writes() {
     let last = Listed { moment: UnixMillis(1_795_236_367_000), id: TaskId(1_795_234_567_000_042) };
     for after in [None, Some(last)] {
-        let cursor = Cursor { group: 3, to: UnixMillis(1_795_236_367_001), after };
+        let cursor = ScanCursor { group: 3, to: UnixMillis(1_795_236_367_001), after };
         assert_eq!(cursor.to_string().parse(), Ok(cursor));
     }
     for text in [
@@ -64,7 +64,7 @@ fn a_cursor_reads_back_what_it_writes() {
         "65536.5",
         "1-5",
     ] {
-        assert!(text.parse::<Cursor>().is_err(), "{text}");
+        assert!(text.parse::<ScanCursor>().is_err(), "{text}");
     }
 }
 

@@ -11,7 +11,7 @@ use delayd_wire::{ListOrder, Page};
 use futures_util::future::try_join_all;
 
 use super::list::{page, page_limit};
-use super::scan::{BOUNDS, Range, Scan, Scanned, Selection};
+use super::scan::{BOUNDS, Scan, Scanned, Selection, TaskRange};
 use crate::api::auth::Caller;
 use crate::api::middleware::call::Json;
 use crate::api::state::Api;
@@ -45,7 +45,7 @@ pub(crate) async fn search(
     let cursor = fields::cursor(request.cursor)?;
     let order = request.order.unwrap_or(ListOrder::Newest);
     let topic = api.topic(&topic).await?.entry;
-    let selection = Selection::merged(topic, Range { order, ..Range::all(state) });
+    let selection = Selection::merged(topic, TaskRange { order, ..TaskRange::all(state) });
     let place = api.place(&api.scans, &caller).await?;
     let mut scan = Scan::begin(Some(place), selection, BOUNDS, cursor)?;
     let finder = memchr::memmem::Finder::new(text.as_bytes());

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) use delayd_wire::{AckRequest, ExtendRequest, NackRequest};
 use delayd_wire::{Nothing, Returned, Way};
 
-use crate::api::handlers::task::due::{Due, Written};
+use crate::api::handlers::task::due::{DueTime, Written};
 use crate::api::handlers::task::pull::MIN_LEASE;
 use crate::api::middleware::call::Json;
 use crate::api::state::Api;
@@ -16,7 +16,7 @@ use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
 use crate::api::wire::shown;
-use crate::metrics::End;
+use crate::metrics::TaskEnd;
 use crate::model::task::{Lane, Receipt, TaskId, Topic};
 use crate::outcome;
 use crate::store::{
@@ -30,7 +30,7 @@ pub(crate) async fn ack(
     Json(request): Json<AckRequest>,
 ) -> Result<Success<Nothing>, Error> {
     let lease =
-        Lease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
+        NamedLease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
     let end = |lane| lease.end(&api, lane, Transition::Delivered { outcome: "acked".into() });
     api.in_lane(&lease.topic, lease.id, end).await
 }
@@ -51,20 +51,20 @@ pub(crate) async fn nack(
         None
     };
     let due = match (delay, at) {
-        (delay, None) => delay.map(|delay| Due { moment: Moment::After(delay), zone: None }),
+        (delay, None) => delay.map(|delay| DueTime { moment: Moment::After(delay), zone: None }),
         (None, at) => at,
         _ => return Err(Error::invalid("delay and at: give at most one of the two")),
     };
     let lease =
-        Lease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
+        NamedLease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
     api.in_lane(&lease.topic, lease.id, |lane| retry(&api, &lease, lane, due.as_ref())).await
 }
 
 async fn retry(
     api: &Api,
-    lease: &Lease,
+    lease: &NamedLease,
     lane: Lane,
-    due: Option<&Due>,
+    due: Option<&DueTime>,
 ) -> Result<Success<Returned>, Error> {
     // The number of attempts decides between a retry and a dead letter. If another claim comes
     // between this read and the settle, the receipt is stale, and the settle is refused.
@@ -78,7 +78,7 @@ async fn retry(
     answer(settled)?;
     let due = due.filter(|_| is_again && settled == Settled::Done);
     Ok(Success::of(match due {
-        Some(Due { moment: Moment::At(at), zone }) => {
+        Some(DueTime { moment: Moment::At(at), zone }) => {
             // A past moment means now.
             let due = (*at).max(api.clock.now());
             Returned { due_ms: Some(due.into()), due: Some(shown::due(due, zone.as_ref())) }
@@ -94,8 +94,8 @@ pub(crate) async fn extend(
 ) -> Result<Success<Nothing>, Error> {
     let span = within(request.lease.0, "lease", MIN_LEASE..=MAX_LEASE)?;
     let lease =
-        Lease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
-    let Lease { topic, id, receipt } = &lease;
+        NamedLease { topic: request.topic, id: request.task_id.into(), receipt: request.receipt };
+    let NamedLease { topic, id, receipt } = &lease;
     let store = &api.store;
     let extend = |lane: Lane| async move {
         answer(store.extend(Asker::Caller, &lane, *id, receipt, span).await?)
@@ -104,13 +104,13 @@ pub(crate) async fn extend(
 }
 
 /// A lease, as its holder names it.
-struct Lease {
+struct NamedLease {
     topic: Topic,
     id: TaskId,
     receipt: Receipt,
 }
 
-impl Lease {
+impl NamedLease {
     async fn end(
         &self,
         api: &Api,
@@ -127,8 +127,8 @@ impl Lease {
         transition: Transition,
     ) -> Result<Settled, Error> {
         let end = match &transition {
-            Transition::Delivered { .. } => Some(End::Ack),
-            Transition::Dead { .. } => Some(End::AttemptsUsedUp),
+            Transition::Delivered { .. } => Some(TaskEnd::Ack),
+            Transition::Dead { .. } => Some(TaskEnd::AttemptsUsedUp),
             _ => None,
         };
         let settle = Settle { lane, id: self.id, receipt: self.receipt.clone(), transition };
@@ -136,7 +136,7 @@ impl Lease {
         let settled = settled.into_iter().next().expect("a store answers every settle")?;
         match settled {
             Settled::Done => end.into_iter().for_each(|end| api.metrics.tasks.ended(end)),
-            Settled::Cancelled => api.metrics.tasks.ended(End::PendingCancel),
+            Settled::Cancelled => api.metrics.tasks.ended(TaskEnd::PendingCancel),
             Settled::Stale { .. } => api.metrics.tasks.stale_settle(Way::Pull),
             Settled::Unknown => {}
         }

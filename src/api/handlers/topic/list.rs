@@ -25,7 +25,7 @@ use crate::api::wire::fields::{cursor, parsed};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{InvalidName, Lane, Topic};
 use crate::sampler::TREND_STEP;
-use crate::store::{self, Counts, Registered, Sampled, Signals};
+use crate::store::{self, Counts, Registered, SampleAnswer, Signals};
 use crate::topic::fitting;
 
 /// The default and the maximum of topics per page.
@@ -68,25 +68,25 @@ impl Pattern {
 
 /// A place in an order. The derived order is that of the pages.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct OrderPlace {
     rank: i64,
     topic: Topic,
 }
 
 /// The place of a page's last topic, and the order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub(crate) struct TopicCursor {
     sort: &'static str,
-    place: Place,
+    place: OrderPlace,
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for TopicCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.sort, self.place.rank, self.place.topic)
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for TopicCursor {
     type Err = InvalidName;
 
     fn from_str(text: &str) -> Result<Self, InvalidName> {
@@ -96,7 +96,7 @@ impl FromStr for Cursor {
             let sort = TopicSort::ALL.into_iter().find(|known| known.as_str() == sort)?.as_str();
             let rank = parts.next()?.parse().ok()?;
             let topic = parts.next()?.parse().ok()?;
-            Some(Self { sort, place: Place { rank, topic } })
+            Some(Self { sort, place: OrderPlace { rank, topic } })
         };
         read()
             .ok_or_else(|| InvalidName("must be the cursor of the previous page, unchanged".into()))
@@ -136,7 +136,7 @@ fn uncounted<'a>(api: &Api, topics: impl IntoIterator<Item = &'a Registered>) ->
 async fn page(api: &Api, caller: &Caller, request: Request) -> Result<Topics, Error> {
     let sort = request.sort.unwrap_or_default();
     let limit = request.limit.map_or(Ok(LIMIT), |limit| limit.whole("limit", 1..=MAX_LIMIT))?;
-    let after: Option<Cursor> = cursor(request.cursor)?;
+    let after: Option<TopicCursor> = cursor(request.cursor)?;
     if after.as_ref().is_some_and(|after| after.sort != sort.as_str()) {
         return Err(Error::invalid("cursor: belongs to a list with another `sort`"));
     }
@@ -154,7 +154,7 @@ async fn page(api: &Api, caller: &Caller, request: Request) -> Result<Topics, Er
     let found: Vec<Registered> = known.into_iter().filter(is_asked_for).collect();
     let total = found.len() as u64;
     let (mut places, sorted_as_of) = ranked(api, sort, found);
-    if let Some(Cursor { place: last, .. }) = &after {
+    if let Some(TopicCursor { place: last, .. }) = &after {
         places.retain(|(place, _)| place > last);
     }
     places.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -163,7 +163,7 @@ async fn page(api: &Api, caller: &Caller, request: Request) -> Result<Topics, Er
     let is_last = count == places.len();
     places.truncate(count);
     let last = places.last().filter(|_| !is_last).map(|(place, _)| place.clone());
-    let cursor = last.map(|place| Cursor { sort: sort.as_str(), place }.to_string());
+    let cursor = last.map(|place| TopicCursor { sort: sort.as_str(), place }.to_string());
     let known: Vec<Registered> = places.into_iter().map(|(_, known)| known).collect();
     let mut topics = counted(api, &known).await?;
     let with_trend = request.trend.unwrap_or_default();
@@ -188,8 +188,9 @@ fn ranked(
     api: &Api,
     sort: TopicSort,
     topics: Vec<Registered>,
-) -> (Vec<(Place, Registered)>, Option<UnixMillis>) {
-    let place = |known: Registered, rank| (Place { rank, topic: known.entry.topic.clone() }, known);
+) -> (Vec<(OrderPlace, Registered)>, Option<UnixMillis>) {
+    let place =
+        |known: Registered, rank| (OrderPlace { rank, topic: known.entry.topic.clone() }, known);
     if sort == TopicSort::Name {
         return (topics.into_iter().map(|known| place(known, 0)).collect(), None);
     }
@@ -231,7 +232,7 @@ async fn counted(api: &Api, topics: &[Registered]) -> Result<Vec<TopicListed>, E
     if lanes.is_empty() {
         return Ok(Vec::new());
     }
-    let Sampled { now, lanes } = match sample(api, lanes).await {
+    let SampleAnswer { now, lanes } = match sample(api, lanes).await {
         Err(store::Error::Unavailable(_)) if has_several_servers(api) => {
             return Ok(uncounted(api, topics));
         }
@@ -298,12 +299,12 @@ mod tests {
     #[test]
     fn a_cursor_reads_back_what_it_writes() {
         for (sort, topic) in [("name", "a"), ("dead", "a:b.c"), ("next_due", "x:7:y")] {
-            let place = Place { rank: -7, topic: topic.parse().unwrap() };
-            let cursor = Cursor { sort, place };
+            let place = OrderPlace { rank: -7, topic: topic.parse().unwrap() };
+            let cursor = TopicCursor { sort, place };
             assert_eq!(cursor.to_string().parse(), Ok(cursor));
         }
         for text in ["", "a", "dead:1", "dead:x:a", "dead:1:", "size:1:a", "dead:1:a b"] {
-            assert!(text.parse::<Cursor>().is_err(), "{text}");
+            assert!(text.parse::<TopicCursor>().is_err(), "{text}");
         }
     }
 

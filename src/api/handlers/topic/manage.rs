@@ -18,7 +18,7 @@ use crate::model::clock::UnixMillis;
 use crate::model::task::{self, Lane, MisfirePolicy, Topic};
 use crate::store::{
     self, Admin, Cleared, Counts, LaneSample, ListQuery, MAX_FORECAST, Misfired, Registered,
-    SampleQuery, Sampled, Sampling, Topics as _,
+    SampleAnswer, SampleQuery, Sampling, Topics as _,
 };
 
 /// The tasks that are deleted together: few enough that a slow disk finishes before it counts as
@@ -47,7 +47,7 @@ pub(crate) async fn get(
 }
 
 /// Samples the lanes: exact counts by state, with one pipeline to each server.
-pub(super) async fn sample(api: &Api, lanes: Vec<Lane>) -> Result<Sampled, store::Error> {
+pub(super) async fn sample(api: &Api, lanes: Vec<Lane>) -> Result<SampleAnswer, store::Error> {
     let late_after = vec![Duration::ZERO; lanes.len()];
     api.store.sample(SampleQuery { lanes, late_after, ..SampleQuery::default() }).await
 }
@@ -65,7 +65,7 @@ pub(super) fn sum<'a>(
 /// A topic with its counts.
 pub(crate) async fn show(api: &Api, known: Registered) -> Result<TopicShown, Error> {
     let lanes: Vec<_> = known.entry.lanes().collect();
-    let Sampled { now, lanes: samples } = sample(api, lanes.clone()).await?;
+    let SampleAnswer { now, lanes: samples } = sample(api, lanes.clone()).await?;
     let away = || store::Error::Unavailable("the server of some lanes does not answer".into());
     let samples: Vec<LaneSample> = samples.into_iter().collect::<Option<_>>().ok_or_else(away)?;
     let (counts, next_due_ms) = sum(&samples);

@@ -19,9 +19,9 @@
 //!
 //! # Invariants
 //!
-//! - Only [`Keeper::tend`] restarts the log. Otherwise SQLite would do so in the next commit after
-//!   the thread has copied everything, and that commit would wait for the fsync of the header. A
-//!   read transaction on the log ([`Hold`]) prevents this while the thread copies.
+//! - Only [`LogKeeper::tend`] restarts the log. Otherwise SQLite would do so in the next commit
+//!   after the thread has copied everything, and that commit would wait for the fsync of the
+//!   header. A read transaction on the log ([`Hold`]) prevents this while the thread copies.
 
 use std::fs::File;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -31,7 +31,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::time::Instant;
 
-use super::fault::{Health, PanicGuard};
+use super::fault::{PanicGuard, StoreHealth};
 use super::space::Space;
 use crate::store::Error;
 
@@ -57,7 +57,7 @@ const PATIENCE: i64 = 20;
 /// would cost each commit the wait.
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) struct Log {
+pub(crate) struct LogState {
     /// Whether a reader or another connection held the log.
     busy: bool,
     pages: i64,
@@ -105,7 +105,7 @@ impl Hold {
 }
 
 /// Keeps the log short, on the writer's side.
-pub(crate) struct Keeper {
+pub(crate) struct LogKeeper {
     thread: SyncSender<()>,
     turn: Turn,
     hold: Hold,
@@ -115,7 +115,7 @@ pub(crate) struct Keeper {
     was_busy: Option<Instant>,
 }
 
-impl Keeper {
+impl LogKeeper {
     /// Wakes the thread at the other end, and takes turns with it.
     pub(crate) fn new(thread: SyncSender<()>, turn: Turn, hold: Hold) -> rusqlite::Result<Self> {
         let page = hold.0.pragma_query_value(None, "page_size", |row| row.get(0))?;
@@ -194,7 +194,7 @@ impl Keeper {
     }
 }
 
-fn finish(db: &Connection, pragma: &str, patience: i64) -> rusqlite::Result<Log> {
+fn finish(db: &Connection, pragma: &str, patience: i64) -> rusqlite::Result<LogState> {
     db.pragma_update(None, "busy_timeout", patience)?;
     let finished = checkpoint(db, pragma);
     db.pragma_update(None, "busy_timeout", 5_000)?;
@@ -208,7 +208,7 @@ pub(crate) struct Copier {
     pub(crate) file: Arc<File>,
     pub(crate) wakes: Receiver<()>,
     pub(crate) turn: Turn,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<StoreHealth>,
 }
 
 impl Copier {
@@ -244,9 +244,10 @@ impl Copier {
     }
 }
 
-fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<Log> {
-    db.prepare_cached(pragma)?
-        .query_row([], |row| Ok(Log { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? }))
+fn checkpoint(db: &Connection, pragma: &str) -> rusqlite::Result<LogState> {
+    db.prepare_cached(pragma)?.query_row([], |row| {
+        Ok(LogState { busy: row.get(0)?, pages: row.get(1)?, copied: row.get(2)? })
+    })
 }
 
 #[cfg(test)]
@@ -262,7 +263,7 @@ mod tests {
         folder: tempfile::TempDir,
         db: Connection,
         space: Space,
-        keeper: Keeper,
+        keeper: LogKeeper,
         turn: Turn,
         _wakes: Receiver<()>,
     }
@@ -282,7 +283,7 @@ mod tests {
             let (wake, _wakes) = sync_channel(1);
             let turn = Turn::default();
             let hold = Hold::on(schema::open_beside(&path).unwrap());
-            let keeper = Keeper::new(wake, turn.clone(), hold).unwrap();
+            let keeper = LogKeeper::new(wake, turn.clone(), hold).unwrap();
             db.execute_batch("CREATE TABLE filler (bytes BLOB)").unwrap();
             // The first look takes the ballast.
             space.look_if_due(&db);
@@ -296,7 +297,7 @@ mod tests {
             self.db.execute("INSERT INTO filler VALUES (randomblob(?))", [bytes]).unwrap();
         }
 
-        fn log(&self) -> Log {
+        fn log(&self) -> LogState {
             checkpoint(&self.db, "PRAGMA wal_checkpoint(NOOP)").unwrap()
         }
 
@@ -405,7 +406,7 @@ mod tests {
         let (wake, wakes) = sync_channel(1);
         wake.send(()).unwrap();
         drop(wake);
-        let health = Arc::new(Health::new());
+        let health = Arc::new(StoreHealth::new());
         let copier = Copier {
             db: schema::open_beside(&bench.folder.path().join("delayd.db")).unwrap(),
             // A device that cannot be synced.

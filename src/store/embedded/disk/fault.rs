@@ -14,11 +14,11 @@ use crate::store::{Error, Result};
 
 /// Whether the store may still be used. Shared by all of its threads.
 #[derive(Debug)]
-pub(crate) struct Health {
+pub(crate) struct StoreHealth {
     fatal: watch::Sender<bool>,
 }
 
-impl Health {
+impl StoreHealth {
     pub(crate) fn new() -> Self {
         Self { fatal: watch::Sender::new(false) }
     }
@@ -59,7 +59,7 @@ impl Health {
 
 /// Stops all work if the thread that holds the guard panics: otherwise its queue would fill up
 /// unnoticed.
-pub(crate) struct PanicGuard<'a>(pub(crate) &'a Health);
+pub(crate) struct PanicGuard<'a>(pub(crate) &'a StoreHealth);
 
 impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_failed_write_condemns_and_a_full_disk_does_not() {
         let check = |code: i32, is_fatal: bool, is_full: bool| {
-            let health = Health::new();
+            let health = StoreHealth::new();
             let error = health.judge(&rusqlite::Error::SqliteFailure(ffi::Error::new(code), None));
             assert_eq!(
                 (health.check().is_err(), matches!(error, Error::Full(_))),

@@ -137,7 +137,7 @@ impl Params {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
+enum SpaceState {
     Ample,
     Short,
     Spent {
@@ -180,16 +180,16 @@ pub(crate) struct Space {
     ballast: Ballast,
     /// Whether the ballast could not be set up, which is logged once.
     gave_up: bool,
-    state: State,
+    state: SpaceState,
     /// When the disk was last looked at, its room then, and what adds have taken since.
     looked: Option<Instant>,
-    seen: Room,
+    seen: DiskRoom,
     taken: u64,
 }
 
 /// The room to write to, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Room {
+struct DiskRoom {
     /// On the disk, once the file has taken in its log.
     outside: u64,
     /// Free pages of the file.
@@ -198,7 +198,7 @@ struct Room {
     log: u64,
 }
 
-impl Room {
+impl DiskRoom {
     /// Whether this many bytes can be added without touching the reserve.
     fn holds(self, reserve: u64, bytes: u64) -> bool {
         // A task is in the log first and in the file later: for a while it takes its room twice.
@@ -232,9 +232,9 @@ impl Space {
             reserve,
             ballast: Ballast::beside(&params.path, reserve / 4),
             gave_up: false,
-            state: State::Ample,
+            state: SpaceState::Ample,
             looked: None,
-            seen: Room::default(),
+            seen: DiskRoom::default(),
             taken: 0,
             params,
         };
@@ -255,7 +255,7 @@ impl Space {
         }
         let has_room = self.seen.holds(self.reserve, self.taken.saturating_add(bytes));
         // A large batch that does not fit says nothing about the tasks after it.
-        if self.state == State::Ample && !has_room && bytes <= self.reserve / 8 {
+        if self.state == SpaceState::Ample && !has_room && bytes <= self.reserve / 8 {
             self.run_short();
         }
         if !self.takes_adds() || !has_room {
@@ -271,14 +271,14 @@ impl Space {
     /// Called when a write found no room: adds are refused, and the ballast is released. Returns
     /// whether that made room.
     pub(crate) fn ran_out(&mut self) -> bool {
-        if !matches!(self.state, State::Spent { .. } | State::Trying) {
+        if !matches!(self.state, SpaceState::Spent { .. } | SpaceState::Trying) {
             tracing::warn!(
                 "The disk of {} is full: adds are refused, and the ballast is released so that \
                     what is kept goes on",
                 self.params.path.display()
             );
         }
-        self.state = State::Spent { since: Instant::now() };
+        self.state = SpaceState::Spent { since: Instant::now() };
         self.looked = None;
         self.gave_up = false;
         self.ballast.release()
@@ -286,7 +286,7 @@ impl Space {
 
     /// Called when adds were committed.
     pub(crate) fn found_room(&mut self) {
-        if self.state == State::Trying {
+        if self.state == SpaceState::Trying {
             self.recover();
         }
     }
@@ -302,11 +302,11 @@ impl Space {
 
     /// Whether a write found no room, and no sign of room has followed.
     pub(crate) fn is_spent(&self) -> bool {
-        matches!(self.state, State::Spent { .. })
+        matches!(self.state, SpaceState::Spent { .. })
     }
 
     fn takes_adds(&self) -> bool {
-        matches!(self.state, State::Ample | State::Trying)
+        matches!(self.state, SpaceState::Ample | SpaceState::Trying)
     }
 
     /// How large the log may grow before it is restarted, in bytes.
@@ -318,8 +318,8 @@ impl Space {
     /// cost. At most a quarter of the free space.
     pub(crate) fn log_share(&self) -> u64 {
         match self.state {
-            State::Spent { .. } | State::Trying => LEAST_LOG,
-            State::Ample if self.looked.is_none() => MOST_LOG,
+            SpaceState::Spent { .. } | SpaceState::Trying => LEAST_LOG,
+            SpaceState::Ample if self.looked.is_none() => MOST_LOG,
             _ => (self.seen.outside / 4).clamp(LEAST_LOG, MOST_SLOW_LOG),
         }
     }
@@ -353,23 +353,23 @@ impl Space {
         (self.looked, self.seen, self.taken) = (Some(Instant::now()), room, 0);
         let margin = self.reserve / 4;
         match self.state {
-            State::Ample if !room.holds(self.reserve, 0) => self.run_short(),
-            State::Ample if room.holds(self.reserve + margin + self.missing_ballast(), 0) => {
+            SpaceState::Ample if !room.holds(self.reserve, 0) => self.run_short(),
+            SpaceState::Ample if room.holds(self.reserve + margin + self.missing_ballast(), 0) => {
                 self.take_ballast()
             }
-            State::Short if room.holds(self.reserve + margin, 0) => self.recover(),
-            State::Spent { since }
+            SpaceState::Short if room.holds(self.reserve + margin, 0) => self.recover(),
+            SpaceState::Spent { since }
                 if since.elapsed() >= self.params.hold
                     && room.holds(self.reserve + margin + self.missing_ballast(), 0) =>
             {
-                self.state = State::Trying;
+                self.state = SpaceState::Trying;
             }
             _ => {}
         }
     }
 
     /// `None` if it cannot be known.
-    fn measure(&self, db: &Connection) -> Option<Room> {
+    fn measure(&self, db: &Connection) -> Option<DiskRoom> {
         let number = |pragma: &str| {
             let number: i64 = db.prepare_cached(pragma)?.query_row([], |row| row.get(0))?;
             Ok::<_, rusqlite::Error>(number.unsigned_abs())
@@ -380,11 +380,11 @@ impl Space {
         let page = number("PRAGMA page_size").ok()?;
         let owed = (number("PRAGMA page_count").ok()? * page).saturating_sub(length);
         let inside = number("PRAGMA freelist_count").ok()? * page;
-        Some(Room { outside: (free + log).saturating_sub(owed), inside, log })
+        Some(DiskRoom { outside: (free + log).saturating_sub(owed), inside, log })
     }
 
     fn run_short(&mut self) {
-        self.state = State::Short;
+        self.state = SpaceState::Short;
         tracing::warn!(
             "{}",
             short(&self.params.path, self.seen.outside + self.seen.inside, self.reserve)
@@ -392,7 +392,7 @@ impl Space {
     }
 
     fn recover(&mut self) {
-        self.state = State::Ample;
+        self.state = SpaceState::Ample;
         tracing::info!("The disk of {} has room again: adds are taken", self.params.path.display());
     }
 

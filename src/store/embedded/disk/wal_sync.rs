@@ -56,17 +56,17 @@ impl LogSync for WalFile {
 
 /// How long syncs take. Shared by the threads.
 #[derive(Debug, Default)]
-pub(crate) struct SyncPace(Mutex<Times>);
+pub(crate) struct SyncPace(Mutex<SyncTimes>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Times {
+struct SyncTimes {
     /// When the running sync began.
     running: Option<Instant>,
     last: Duration,
 }
 
 impl SyncPace {
-    fn times(&self) -> Times {
+    fn times(&self) -> SyncTimes {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -89,7 +89,7 @@ impl SyncPace {
 
     /// Whether the last sync took longer than [`SLOW`], or the running one takes longer.
     pub(crate) fn is_slow(&self) -> bool {
-        let Times { running, last } = self.times();
+        let SyncTimes { running, last } = self.times();
         last > SLOW || running.is_some_and(|began| began.elapsed() > SLOW)
     }
 }

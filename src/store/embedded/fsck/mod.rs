@@ -24,7 +24,7 @@ use super::values::rows;
 use super::write_tx::WriteTx;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, State};
-use crate::store::{Checked, Cursor, Finding, Flaw, Result};
+use crate::store::{CheckCursor, CheckStep, Finding, Flaw, Result};
 
 mod recurring;
 mod tasks;
@@ -36,7 +36,7 @@ const PAGE: usize = 500;
 /// The most errors of the file that SQLite reports.
 const MAX_DAMAGES: usize = 20;
 
-enum Stage {
+enum CheckStage {
     Topics,
     Rows(&'static Check),
     Schedules,
@@ -47,36 +47,36 @@ enum Stage {
     File,
 }
 
-impl Stage {
+impl CheckStage {
     /// Rows per transaction.
     fn most(&self) -> usize {
         if matches!(self, Self::Counts) { 1 } else { PAGE }
     }
 }
 
-static STAGES: &[Stage] = &[
-    Stage::Topics,
-    Stage::Rows(&check::CALLED),
-    Stage::Rows(&check::EARLIEST),
-    Stage::Schedules,
-    Stage::Tasks,
-    Stage::Rows(&check::PROGRESS),
-    Stage::Rows(&check::HISTORY),
-    Stage::Rows(&check::NOTES),
-    Stage::Rows(&check::EXPIRES),
-    Stage::Rows(&check::EXPIRING),
-    Stage::Rows(&check::EXPIRY),
-    Stage::Rows(&check::KEYS),
-    Stage::Rows(&check::ANSWERS),
-    Stage::Rows(&check::COUNTER),
-    Stage::Recurring,
-    Stage::Counts,
-    Stage::File,
+static STAGES: &[CheckStage] = &[
+    CheckStage::Topics,
+    CheckStage::Rows(&check::CALLED),
+    CheckStage::Rows(&check::EARLIEST),
+    CheckStage::Schedules,
+    CheckStage::Tasks,
+    CheckStage::Rows(&check::PROGRESS),
+    CheckStage::Rows(&check::HISTORY),
+    CheckStage::Rows(&check::NOTES),
+    CheckStage::Rows(&check::EXPIRES),
+    CheckStage::Rows(&check::EXPIRING),
+    CheckStage::Rows(&check::EXPIRY),
+    CheckStage::Rows(&check::KEYS),
+    CheckStage::Rows(&check::ANSWERS),
+    CheckStage::Rows(&check::COUNTER),
+    CheckStage::Recurring,
+    CheckStage::Counts,
+    CheckStage::File,
 ];
 
 /// The position of a check: a stage, and the key of the last row (empty at its beginning).
 #[derive(Clone, Debug, Default)]
-struct Place {
+struct CheckPlace {
     stage: usize,
     after: Vec<Value>,
 }
@@ -91,7 +91,7 @@ enum Repair {
 
 /// What one page has.
 #[derive(Debug, Default)]
-struct Page {
+struct CheckPage {
     findings: Vec<Finding>,
     repairs: Vec<Repair>,
     rows: usize,
@@ -99,57 +99,57 @@ struct Page {
     last: Vec<Value>,
 }
 
-impl Page {
+impl CheckPage {
     fn find(&mut self, flaw: Flaw, lane: Option<Lane>, subject: impl ToString, repaired: bool) {
         self.findings.push(Finding { flaw, lane, subject: subject.to_string(), repaired });
     }
 }
 
 impl Embedded {
-    pub(crate) async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        let mut place = from.into_place::<Place>()?.unwrap_or_default();
+    pub(crate) async fn check(&self, from: CheckCursor, repair: bool) -> Result<CheckStep> {
+        let mut place = from.into_place::<CheckPlace>()?.unwrap_or_default();
         let (at, now) = (place.clone(), self.clock.now());
         let stage = &STAGES[place.stage];
         // The file itself cannot be repaired, and checking it takes long.
-        let page = if repair && !matches!(stage, Stage::File) {
+        let page = if repair && !matches!(stage, CheckStage::File) {
             self.writes.run(PAGE, move |tx| look_and_mend(tx, &at)).await?
         } else {
             self.scans.run(move |db| look(db, &at, now)).await?
         };
         match page.rows == stage.most() {
             true => place.after = page.last,
-            false => place = Place { stage: place.stage + 1, after: Vec::new() },
+            false => place = CheckPlace { stage: place.stage + 1, after: Vec::new() },
         }
         let rows_if = |is_counted| if is_counted { page.rows as u64 } else { 0 };
         let findings = page.findings.into_iter();
-        Ok(Checked {
+        Ok(CheckStep {
             findings: findings.map(|f| Finding { repaired: repair && f.repaired, ..f }).collect(),
-            tasks: rows_if(matches!(stage, Stage::Tasks)),
-            lanes: rows_if(matches!(stage, Stage::Counts)),
-            next: (place.stage < STAGES.len()).then(|| Cursor::at(place)),
+            tasks: rows_if(matches!(stage, CheckStage::Tasks)),
+            lanes: rows_if(matches!(stage, CheckStage::Counts)),
+            next: (place.stage < STAGES.len()).then(|| CheckCursor::at(place)),
         })
     }
 }
 
-fn look(db: &Connection, place: &Place, now: UnixMillis) -> rusqlite::Result<Page> {
+fn look(db: &Connection, place: &CheckPlace, now: UnixMillis) -> rusqlite::Result<CheckPage> {
     let stage = &STAGES[place.stage];
     let (after, most) = (&*place.after, stage.most());
     match stage {
-        Stage::Topics => topics::look(db),
-        Stage::Rows(check) => look_at_rows(db, check, after, most),
-        Stage::Schedules => look_at_rows(db, &check::SCHEDULE, after, most),
-        Stage::Tasks => tasks::look(db, after, most, now),
-        Stage::Recurring => recurring::look(db, after, now),
-        Stage::Counts => look_at_rows(db, &check::COUNTS, after, most),
-        Stage::File => look_at_file(db),
+        CheckStage::Topics => topics::look(db),
+        CheckStage::Rows(check) => look_at_rows(db, check, after, most),
+        CheckStage::Schedules => look_at_rows(db, &check::SCHEDULE, after, most),
+        CheckStage::Tasks => tasks::look(db, after, most, now),
+        CheckStage::Recurring => recurring::look(db, after, now),
+        CheckStage::Counts => look_at_rows(db, &check::COUNTS, after, most),
+        CheckStage::File => look_at_file(db),
     }
 }
 
-fn look_and_mend(tx: &mut WriteTx<'_>, place: &Place) -> rusqlite::Result<Page> {
+fn look_and_mend(tx: &mut WriteTx<'_>, place: &CheckPlace) -> rusqlite::Result<CheckPage> {
     // The check reads the tables, and the repairs write them, without the transaction's cache.
     tx.forget_names()?;
     let mut page = look(tx.db, place, tx.now)?;
-    let is_of_schedule = matches!(STAGES[place.stage], Stage::Schedules);
+    let is_of_schedule = matches!(STAGES[place.stage], CheckStage::Schedules);
     for repair in std::mem::take(&mut page.repairs) {
         match repair {
             Repair::Task(sound) => sound.write(tx)?,
@@ -206,9 +206,9 @@ fn walk(
     select: &str,
     after: &[Value],
     most: usize,
-    mut judge: impl FnMut(&mut Page, &Row<'_>) -> rusqlite::Result<Vec<Value>>,
-) -> rusqlite::Result<Page> {
-    let mut page = Page::default();
+    mut judge: impl FnMut(&mut CheckPage, &Row<'_>) -> rusqlite::Result<Vec<Value>>,
+) -> rusqlite::Result<CheckPage> {
+    let mut page = CheckPage::default();
     let mut select = db.prepare_cached(select)?;
     let mut after = after.to_vec();
     // The first column of each key decides.
@@ -226,7 +226,7 @@ fn look_at_rows(
     check: &Check,
     after: &[Value],
     most: usize,
-) -> rusqlite::Result<Page> {
+) -> rusqlite::Result<CheckPage> {
     walk(db, check.select, after, most, |page, row| {
         let key = (4..row.as_ref().column_count()).map(|column| match row.get_ref(column)? {
             ValueRef::Integer(number) => Ok(number.into()),
@@ -243,8 +243,8 @@ fn look_at_rows(
     })
 }
 
-fn look_at_file(db: &Connection) -> rusqlite::Result<Page> {
-    let mut page = Page::default();
+fn look_at_file(db: &Connection) -> rusqlite::Result<CheckPage> {
+    let mut page = CheckPage::default();
     let mut statement = db.prepare(&format!("PRAGMA integrity_check({MAX_DAMAGES})"))?;
     for said in statement.query_map([], only::<String>)? {
         let said = said?;

@@ -4,17 +4,21 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::{PAGE, Page, Repair, read_lane, read_text, walk};
+use super::{CheckPage, PAGE, Repair, read_lane, read_text, walk};
 use crate::model::clock::UnixMillis;
 use crate::model::task::ScheduleName;
 use crate::store::Flaw;
-use crate::store::embedded::schedules::{self, Stored};
+use crate::store::embedded::schedules::{self, PlanState};
 use crate::store::embedded::sql::recurring::{self as sql, checked};
 use crate::store::embedded::sql::{only, topic};
 
-pub(super) fn look(db: &Connection, after: &[Value], now: UnixMillis) -> rusqlite::Result<Page> {
+pub(super) fn look(
+    db: &Connection,
+    after: &[Value],
+    now: UnixMillis,
+) -> rusqlite::Result<CheckPage> {
     if !schedules::exist(db)? {
-        return Ok(Page::default());
+        return Ok(CheckPage::default());
     }
     let first = ["".to_owned().into(), Value::Null, Value::Null];
     let after = if after.is_empty() { &first[..] } else { after };
@@ -25,7 +29,7 @@ pub(super) fn look(db: &Connection, after: &[Value], now: UnixMillis) -> rusqlit
         let key = vec![Value::from(topic.clone()), shard.into(), subject.clone().into()];
         let lane = read_lane(row, (checked::topic, checked::shard))?;
         let name = subject.parse::<ScheduleName>().ok();
-        let state = serde_json::from_str::<Stored>(&read(checked::state)?).ok();
+        let state = serde_json::from_str::<PlanState>(&read(checked::state)?).ok();
         let (Some(home), Some(name), Some(state)) = (&lane, name, state) else {
             page.find(Flaw::UnreadableSchedule, lane, subject, false);
             return Ok(key);

@@ -11,23 +11,23 @@
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row};
 
-use super::{Page, Repair, is_moment, read_lane, read_text, run, take_off, walk};
+use super::{CheckPage, Repair, is_moment, read_lane, read_text, run, take_off, walk};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Receipt, State, TaskId};
 use crate::store::Flaw;
-use crate::store::embedded::record::{Ended, Pending, Record, due_after_lease};
 use crate::store::embedded::rows::{
     read_count, read_outcome, read_pending, read_receipts, read_state_or,
 };
 use crate::store::embedded::sql::task::checked;
 use crate::store::embedded::sql::{self, check};
+use crate::store::embedded::state::{EndedTask, Pending, StoredState, due_after_lease};
 use crate::store::embedded::write_tx::WriteTx;
 
 /// What a task's rows should be.
 #[derive(Debug)]
 pub(super) struct Sound {
     id: i64,
-    record: Record,
+    record: StoredState,
     has_progress: bool,
     /// Where it stands in `schedule`, if it does.
     place: Option<(i64, i64)>,
@@ -38,7 +38,7 @@ pub(super) fn look(
     after: &[Value],
     most: usize,
     now: UnixMillis,
-) -> rusqlite::Result<Page> {
+) -> rusqlite::Result<CheckPage> {
     walk(db, checked::SQL, after, most, |page, row| {
         let id: i64 = row.get(checked::id)?;
         let lane = read_lane(row, (checked::topic, checked::shard))?;
@@ -76,7 +76,7 @@ fn judge(row: &Row<'_>, id: i64, now: UnixMillis) -> rusqlite::Result<(Sound, Ve
     let mut find = |flaw, is_found: bool| flaws.extend(is_found.then_some(flaw));
     find(Flaw::UnreadableEntry, are_unreadable || row.get(checked::is_unreadable)?);
     find(Flaw::LanesDiffer, row.get(checked::lanes_differ)?);
-    let mut ended = Ended {
+    let mut ended = EndedTask {
         lane,
         state,
         finished: now,
@@ -88,7 +88,7 @@ fn judge(row: &Row<'_>, id: i64, now: UnixMillis) -> rusqlite::Result<(Sound, Ve
         let finished: UnixMillis = row.get(checked::finished)?;
         find(Flaw::EndedYetLive, has_progress);
         find(Flaw::BadMoment, !is_moment(finished.0));
-        Record::Ended(Ended { finished: valid(finished, now), ..ended })
+        StoredState::Ended(EndedTask { finished: valid(finished, now), ..ended })
     } else {
         let mut pending = Pending::fresh(lane, destination, due);
         if has_progress {
@@ -100,7 +100,7 @@ fn judge(row: &Row<'_>, id: i64, now: UnixMillis) -> rusqlite::Result<(Sound, Ve
         if pending.cancelling && !is_held {
             find(Flaw::CancelWithoutLease, true);
             (ended.state, ended.receipts) = (State::Cancelled, ended.receipts.kept());
-            Record::Ended(ended)
+            StoredState::Ended(ended)
         } else {
             if pending.leased && !is_held {
                 // A worker may be calling it until its lease ends.
@@ -113,7 +113,7 @@ fn judge(row: &Row<'_>, id: i64, now: UnixMillis) -> rusqlite::Result<(Sound, Ve
             } else {
                 find(Flaw::BodyWithoutPlace, !is_held && !stands);
             }
-            Record::Pending(pending)
+            StoredState::Pending(pending)
         }
     };
     let place = (destination, row.get(checked::waits_for)?);
@@ -130,8 +130,8 @@ impl Sound {
             take_off(tx, destination, due, id)?;
         }
         match &self.record {
-            Record::Ended(ended) => tx.write_history(task, ended),
-            Record::Pending(pending) => {
+            StoredState::Ended(ended) => tx.write_history(task, ended),
+            StoredState::Pending(pending) => {
                 if self.has_progress {
                     tx.write_progress(task, pending)?;
                 } else {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::{Page, Repair, read_text};
+use super::{CheckPage, Repair, read_text};
 use crate::model::task::{Topic, TopicPolicy};
 use crate::store::embedded::schedules;
 use crate::store::embedded::sql::lane::last;
@@ -13,8 +13,8 @@ use crate::store::embedded::sql::topic::checked;
 use crate::store::embedded::sql::{recurring, topic};
 use crate::store::{Flaw, TopicEntry};
 
-pub(super) fn look(db: &Connection) -> rusqlite::Result<Page> {
-    let mut page = Page::default();
+pub(super) fn look(db: &Connection) -> rusqlite::Result<CheckPage> {
+    let mut page = CheckPage::default();
     // The registered number of lanes, and the number that the rows show.
     let mut topics: BTreeMap<String, (Option<i64>, i64)> = BTreeMap::new();
     let mut select = db.prepare_cached(checked::SQL)?;

@@ -47,7 +47,7 @@ impl Awaiting {
 }
 
 #[derive(Default)]
-struct State {
+struct ConfirmationState {
     newest: u64,
     durable: u64,
     awaiting: Vec<Awaiting>,
@@ -74,12 +74,12 @@ enum Sleep {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Confirmations {
-    state: Mutex<State>,
+    state: Mutex<ConfirmationState>,
     changed: Condvar,
 }
 
 impl Confirmations {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConfirmationState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_micros(1_500);
 const DEFERRAL: Duration = Duration::from_millis(5);
 
 /// What the writer thread does next.
-pub(crate) enum Next {
+pub(crate) enum NextStep {
     /// One transaction with these jobs.
     Write(Vec<Box<dyn Job>>),
     /// It waits until the waker is called, or at most so long.
@@ -98,7 +98,7 @@ impl Inbox {
 
     /// For the writer thread. The waker is called when there may be more to do: by the queues, or
     /// by the sync thread.
-    pub(crate) fn next(&mut self, waker: &Waker) -> Next {
+    pub(crate) fn next(&mut self, waker: &Waker) -> NextStep {
         let Self { jobs: queues, undoable, deferrable, .. } = self;
         let is_closed = take(&mut queues.undoable, waker, |job| {
             if job.is_deferrable() { &mut *deferrable } else { &mut *undoable }.jobs.push(job);
@@ -106,11 +106,11 @@ impl Inbox {
         let is_over = self.begin(waker);
         let jobs = self.transaction(is_closed);
         if !jobs.is_empty() {
-            Next::Write(jobs)
+            NextStep::Write(jobs)
         } else if is_closed && is_over {
-            Next::End
+            NextStep::End
         } else {
-            Next::Wait(self.undoable.left().into_iter().chain(self.deferrable.left()).min())
+            NextStep::Wait(self.undoable.left().into_iter().chain(self.deferrable.left()).min())
         }
     }
 
@@ -230,22 +230,22 @@ mod tests {
     fn write(inbox: &mut Inbox) -> Vec<Box<dyn Job>> {
         loop {
             match inbox.next(Waker::noop()) {
-                Next::Write(jobs) => return jobs,
-                Next::Wait(limit) => std::thread::sleep(limit.expect("there is work")),
-                Next::End => panic!("there is work"),
+                NextStep::Write(jobs) => return jobs,
+                NextStep::Wait(limit) => std::thread::sleep(limit.expect("there is work")),
+                NextStep::End => panic!("there is work"),
             }
         }
     }
 
     fn write_at_once(inbox: &mut Inbox) -> usize {
         match inbox.next(Waker::noop()) {
-            Next::Write(jobs) => jobs.len(),
+            NextStep::Write(jobs) => jobs.len(),
             _ => panic!("there is nothing to wait for"),
         }
     }
 
     fn has_ended(inbox: &mut Inbox) -> bool {
-        matches!(inbox.next(Waker::noop()), Next::End)
+        matches!(inbox.next(Waker::noop()), NextStep::End)
     }
 
     /// A claim would wait for a thousand adds.

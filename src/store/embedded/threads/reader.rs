@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::queue::{self, Queue};
 use super::write_queue::Watchdog;
-use crate::store::embedded::disk::fault::{Health, PanicGuard};
+use crate::store::embedded::disk::fault::{PanicGuard, StoreHealth};
 use crate::store::{Error, Result};
 
 /// How often a caller checks whether its query makes progress.
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(300);
 const STEPS: i32 = 100;
 
 /// A query, which answers its caller itself.
-type Query = Box<dyn FnOnce(&mut Connection, &Health, &Arc<Watchdog>) + Send>;
+type Query = Box<dyn FnOnce(&mut Connection, &StoreHealth, &Arc<Watchdog>) + Send>;
 
 /// The queue to some readers.
 pub(crate) struct Reads {
@@ -36,17 +36,17 @@ pub(crate) struct Reads {
 }
 
 /// A reader's end of the queue.
-pub(crate) struct Reader {
+pub(crate) struct ReaderQueue {
     queries: Arc<Mutex<mpsc::Receiver<Query>>>,
     watchdog: Arc<Watchdog>,
 }
 
 impl Reads {
     /// The queue, and this number of readers' ends.
-    pub(crate) fn new<const READERS: usize>() -> (Self, [Reader; READERS]) {
+    pub(crate) fn new<const READERS: usize>() -> (Self, [ReaderQueue; READERS]) {
         let (queue, queries) = Queue::new();
         let queries = Arc::new(Mutex::new(queries));
-        let readers: [Reader; READERS] = std::array::from_fn(|_| Reader {
+        let readers: [ReaderQueue; READERS] = std::array::from_fn(|_| ReaderQueue {
             queries: Arc::clone(&queries),
             watchdog: Arc::default(),
         });
@@ -62,7 +62,7 @@ impl Reads {
         let (reply, mut answer) = oneshot::channel();
         let taken = Arc::new(OnceLock::new());
         let reader = Arc::clone(&taken);
-        let query = move |db: &mut Connection, health: &Health, watchdog: &Arc<Watchdog>| {
+        let query = move |db: &mut Connection, health: &StoreHealth, watchdog: &Arc<Watchdog>| {
             if reply.is_closed() {
                 return;
             }
@@ -116,7 +116,7 @@ fn snapshot<T>(
 }
 
 /// A thread: works until the queue is closed and empty.
-pub(crate) fn run(mut db: Connection, reader: &Reader, health: &Arc<Health>) {
+pub(crate) fn run(mut db: Connection, reader: &ReaderQueue, health: &Arc<StoreHealth>) {
     let _guard = PanicGuard(health);
     let watchdog = Arc::clone(&reader.watchdog);
     let gets_on = move || {

@@ -15,32 +15,32 @@ use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
 
 use super::confirmations::Confirmations;
-use super::inbox::{Inbox, Next};
+use super::inbox::{Inbox, NextStep};
 use super::writer::Writer;
-use crate::store::embedded::disk::fault::{Health, PanicGuard};
+use crate::store::embedded::disk::fault::{PanicGuard, StoreHealth};
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct SharedWriter {
     /// `None` once the writer thread has ended, or if there is none.
-    parts: Mutex<Option<Parts>>,
+    parts: Mutex<Option<WriterParts>>,
     /// Wakes the writer thread.
     waker: OnceLock<Waker>,
 }
 
-struct Parts {
+struct WriterParts {
     inbox: Inbox,
     writer: Writer,
 }
 
 impl SharedWriter {
     pub(crate) fn new(inbox: Inbox, writer: Writer) -> Self {
-        let parts = Mutex::new(Some(Parts { inbox, writer }));
+        let parts = Mutex::new(Some(WriterParts { inbox, writer }));
         Self { parts, waker: OnceLock::new() }
     }
 
     /// The writer thread: works until the queues are closed and empty.
-    pub(crate) fn run(&self, confirmations: &Confirmations, health: &Health) {
+    pub(crate) fn run(&self, confirmations: &Confirmations, health: &StoreHealth) {
         let _end = CloseGuard(confirmations);
         let _guard = PanicGuard(health);
         let waker = self.waker.get_or_init(|| Waker::from(Arc::new(Unpark(thread::current()))));
@@ -48,12 +48,12 @@ impl SharedWriter {
             && let Some(parts) = guard.as_mut()
         {
             match parts.inbox.next(waker) {
-                Next::Write(jobs) => parts.writer.write(jobs),
-                Next::Wait(limit) => {
+                NextStep::Write(jobs) => parts.writer.write(jobs),
+                NextStep::Wait(limit) => {
                     drop(guard);
                     limit.map_or_else(thread::park, thread::park_timeout);
                 }
-                Next::End => *guard = None,
+                NextStep::End => *guard = None,
             }
         }
     }
@@ -62,7 +62,7 @@ impl SharedWriter {
     /// if one waits.
     pub(crate) fn write_promised(&self) {
         if let (Some(waker), Some(mut parts)) = (self.waker.get(), self.lock())
-            && let Some(Parts { inbox, writer }) = parts.as_mut()
+            && let Some(WriterParts { inbox, writer }) = parts.as_mut()
         {
             let jobs = inbox.next_promised(waker);
             if !jobs.is_empty() {
@@ -80,7 +80,7 @@ impl SharedWriter {
     }
 
     /// `None` if a thread has panicked while it wrote.
-    fn lock(&self) -> Option<MutexGuard<'_, Option<Parts>>> {
+    fn lock(&self) -> Option<MutexGuard<'_, Option<WriterParts>>> {
         self.parts.lock().ok()
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 use super::confirmations::Confirmations;
 use super::shared_writer::SharedWriter;
 use crate::metrics::DiskMetrics;
-use crate::store::embedded::disk::fault::{Health, PanicGuard};
+use crate::store::embedded::disk::fault::{PanicGuard, StoreHealth};
 use crate::store::embedded::disk::wal_sync::{LogSync, SyncPace};
 use crate::store::{Hint, Result};
 
@@ -25,7 +25,7 @@ pub(crate) struct Syncer {
     pub(crate) log: Box<dyn LogSync>,
     pub(crate) confirmations: Arc<Confirmations>,
     pub(crate) pace: Arc<SyncPace>,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<StoreHealth>,
     pub(crate) hints: broadcast::Sender<Hint>,
     pub(crate) disk: DiskMetrics,
     pub(crate) writer: Arc<SharedWriter>,
@@ -78,7 +78,7 @@ impl Syncer {
 /// Refuses those who wait when the thread ends. In order, nobody is left.
 struct EndGuard<'a> {
     confirmations: &'a Confirmations,
-    health: &'a Health,
+    health: &'a StoreHealth,
     hints: &'a broadcast::Sender<Hint>,
     writer: &'a SharedWriter,
 }

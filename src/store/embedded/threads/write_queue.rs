@@ -58,7 +58,7 @@ pub(crate) trait Job: Send {
     fn answer(self: Box<Self>, committed: Result<()>);
 }
 
-struct Call<F, T> {
+struct QueuedJob<F, T> {
     weight: usize,
     room: Option<u64>,
     may_be_undone: bool,
@@ -73,7 +73,7 @@ struct Call<F, T> {
     share: Option<OwnedSemaphorePermit>,
 }
 
-impl<F, T> Call<F, T> {
+impl<F, T> QueuedJob<F, T> {
     fn of(weight: usize, work: F) -> Self {
         Self {
             weight,
@@ -89,7 +89,7 @@ impl<F, T> Call<F, T> {
     }
 }
 
-impl<F, T> Job for Call<F, T>
+impl<F, T> Job for QueuedJob<F, T>
 where
     F: FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send,
     T: Send,
@@ -213,7 +213,7 @@ impl WriteQueue {
         weight: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.queue(Box::new(Call::of(weight, work))).await
+        self.queue(Box::new(QueuedJob::of(weight, work))).await
     }
 
     /// As [`WriteQueue::run`], for work that a power cut may undo: returns after its commit.
@@ -222,7 +222,7 @@ impl WriteQueue {
         weight: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        self.queue(Box::new(Call { may_be_undone: true, ..Call::of(weight, work) })).await
+        self.queue(Box::new(QueuedJob { may_be_undone: true, ..QueuedJob::of(weight, work) })).await
     }
 
     /// As [`WriteQueue::run_undoable`], for work that may be written a moment later.
@@ -231,7 +231,8 @@ impl WriteQueue {
         weight: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let call = Call { may_be_undone: true, is_deferrable: true, ..Call::of(weight, work) };
+        let call =
+            QueuedJob { may_be_undone: true, is_deferrable: true, ..QueuedJob::of(weight, work) };
         self.queue(Box::new(call)).await
     }
 
@@ -242,7 +243,7 @@ impl WriteQueue {
         weight: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let call = Box::new(Call { ends_with_caller: true, ..Call::of(weight, work) });
+        let call = Box::new(QueuedJob { ends_with_caller: true, ..QueuedJob::of(weight, work) });
         // Pinned here: a future that is passed by value is copied as a whole.
         self.promptly(pin!(self.queue(call))).await
     }
@@ -255,7 +256,7 @@ impl WriteQueue {
         bytes: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let queued = pin!(self.queue_add(bytes, Call::of(weight, work)));
+        let queued = pin!(self.queue_add(bytes, QueuedJob::of(weight, work)));
         self.promptly(queued).await
     }
 
@@ -266,7 +267,7 @@ impl WriteQueue {
         bytes: usize,
         work: impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T> {
-        let call = Call { may_be_undone: true, ..Call::of(weight, work) };
+        let call = QueuedJob { may_be_undone: true, ..QueuedJob::of(weight, work) };
         let queued = pin!(self.queue_add(bytes, call));
         promptly(|| self.writer.is_silent(), queued).await
     }
@@ -284,10 +285,10 @@ impl WriteQueue {
     async fn queue_add<T: Send + 'static>(
         &self,
         bytes: usize,
-        call: Call<impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static, T>,
+        call: QueuedJob<impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static, T>,
     ) -> Result<T> {
         let (room, share) = (Some(bytes as u64), Some(self.share(bytes).await?));
-        self.queue(Box::new(Call { room, share, ends_with_caller: true, ..call })).await
+        self.queue(Box::new(QueuedJob { room, share, ends_with_caller: true, ..call })).await
     }
 
     async fn share(&self, bytes: usize) -> Result<OwnedSemaphorePermit> {
@@ -305,7 +306,7 @@ impl WriteQueue {
     async fn queue<T: Send + 'static>(
         &self,
         mut call: Box<
-            Call<impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static, T>,
+            QueuedJob<impl FnMut(&mut WriteTx<'_>) -> rusqlite::Result<T> + Send + 'static, T>,
         >,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();

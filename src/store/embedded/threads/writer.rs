@@ -28,16 +28,16 @@ use super::confirmations::{Awaiting, Confirmations};
 use super::write_queue::{Job, Watchdog};
 use crate::model::clock::Clock;
 use crate::store::embedded::disk::checkpoint;
-use crate::store::embedded::disk::fault::Health;
+use crate::store::embedded::disk::fault::StoreHealth;
 use crate::store::embedded::disk::space::Space;
 use crate::store::embedded::disk::wal_sync::SyncPace;
-use crate::store::embedded::write_tx::hints::Hints;
+use crate::store::embedded::write_tx::hints::TxHints;
 use crate::store::embedded::write_tx::unsynced::{Durable, UnsyncedTasks};
 use crate::store::embedded::write_tx::{IdCache, WriteTx};
 use crate::store::{Error, Hint, Result};
 
 /// Why a transaction was rolled back.
-struct Failed {
+struct FailedWrite {
     /// The job that failed; `None` if beginning or committing failed.
     job: Option<usize>,
     error: Error,
@@ -51,7 +51,7 @@ fn answer_all(batch: Vec<Box<dyn Job>>, committed: &Result<()>) {
 
 /// What follows from a committed transaction.
 struct Committed {
-    hints: Hints,
+    hints: TxHints,
     /// The numbers of the jobs that handed out tasks of their own transaction.
     waiting: Vec<usize>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Writer {
     pub(crate) db: Connection,
     pub(crate) names: IdCache,
     pub(crate) clock: Clock,
-    pub(crate) health: Arc<Health>,
+    pub(crate) health: Arc<StoreHealth>,
     pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) confirmations: Arc<Confirmations>,
     pub(crate) pace: Arc<SyncPace>,
@@ -69,7 +69,7 @@ pub(crate) struct Writer {
     /// The number of the newest commit.
     pub(crate) newest: u64,
     pub(crate) hints: broadcast::Sender<Hint>,
-    pub(crate) keeper: checkpoint::Keeper,
+    pub(crate) keeper: checkpoint::LogKeeper,
     pub(crate) space: Space,
 }
 
@@ -111,7 +111,7 @@ impl Writer {
                     self.conclude(jobs, &waiting, hints);
                     return self.tend_log();
                 }
-                Err(Failed { error: error @ Error::Full(_), .. }) => {
+                Err(FailedWrite { error: error @ Error::Full(_), .. }) => {
                     let was_spent = self.space.is_spent();
                     let has_gained = self.make_room();
                     let adds: Vec<_> = jobs.extract_if(.., |job| job.room().is_some()).collect();
@@ -121,18 +121,18 @@ impl Writer {
                     }
                     answer_all(adds, &Err(error));
                 }
-                Err(Failed { job: Some(job), error: error @ Error::Corrupt(_) }) => {
+                Err(FailedWrite { job: Some(job), error: error @ Error::Corrupt(_) }) => {
                     tracing::error!(
                         "A write failed; the rest of its batch continues without it: {error}"
                     );
                     jobs.remove(job).answer(Err(error));
                 }
-                Err(Failed { job: None, error: Error::Corrupt(_) }) if jobs.len() > 1 => {
+                Err(FailedWrite { job: None, error: Error::Corrupt(_) }) if jobs.len() > 1 => {
                     let second = jobs.split_off(jobs.len() / 2);
                     self.carry_out(jobs);
                     return self.carry_out(second);
                 }
-                Err(Failed { error, .. }) => {
+                Err(FailedWrite { error, .. }) => {
                     tracing::warn!(
                         jobs = jobs.len(),
                         "A batch of writes failed and was rolled back: {error}"
@@ -145,7 +145,7 @@ impl Writer {
 
     /// Answers the undoable jobs of a committed transaction, and leaves the promised ones, and the
     /// hints about their tasks, to the sync thread.
-    fn conclude(&mut self, jobs: Vec<Box<dyn Job>>, waiting: &[usize], hints: Hints) {
+    fn conclude(&mut self, jobs: Vec<Box<dyn Job>>, waiting: &[usize], hints: TxHints) {
         let commit = self.newest;
         let (mut promised, mut answered, mut is_promise) = (Vec::new(), Vec::new(), false);
         for (number, job) in jobs.into_iter().enumerate() {
@@ -183,8 +183,8 @@ impl Writer {
         has_gained
     }
 
-    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> std::result::Result<Committed, Failed> {
-        self.health.check().map_err(|error| Failed { job: None, error })?;
+    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> std::result::Result<Committed, FailedWrite> {
+        self.health.check().map_err(|error| FailedWrite { job: None, error })?;
         let mut job = None;
         self.watchdog.step();
         let changes = self.db.total_changes();
@@ -201,7 +201,7 @@ impl Writer {
                 self.names = IdCache::default();
                 self.unsynced.rolled_back();
                 self.ensure_rolled_back();
-                Err(Failed { job, error: self.health.judge(&failure) })
+                Err(FailedWrite { job, error: self.health.judge(&failure) })
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::store::embedded::Embedded;
 use crate::store::embedded::sql::lane::{counts, history};
 use crate::store::embedded::sql::{self, only};
 use crate::store::embedded::write_tx::{WriteTx, lane_number};
-use crate::store::{Counts, Histories, History, Result};
+use crate::store::{Counts, Histories, LaneHistory, Result};
 
 impl Embedded {
     pub(crate) async fn stats(&self, lane: &Lane) -> Result<Counts> {
@@ -92,7 +92,7 @@ pub(crate) fn histories(
                     row.get(history::expired)?,
                 ];
                 let ended = u64::try_from(row.get::<_, i64>(history::ended)?).unwrap_or(0);
-                Ok(History {
+                Ok(LaneHistory {
                     ended,
                     oldest: ends.into_iter().flatten().min(),
                     has_leftovers: row.get(history::has_leftovers)?,
@@ -104,7 +104,7 @@ pub(crate) fn histories(
             Some(select) => select.exists((lane.topic.as_str(), lane.shard))?,
             None => false,
         };
-        histories.push(Some(History { has_schedules, ..found.unwrap_or_default() }));
+        histories.push(Some(LaneHistory { has_schedules, ..found.unwrap_or_default() }));
     }
     Ok(Histories { now, lanes: histories })
 }

@@ -39,7 +39,7 @@ impl Earliest {
 
 /// The hints of a transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Hints {
+pub(crate) struct TxHints {
     /// Those to be sent after the commit.
     pub(crate) at_commit: Earliest,
     /// Those to be sent once the commit is durable.

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use self::count_deltas::CountDeltas;
-use self::hints::{Earliest, Hints};
+use self::hints::{Earliest, TxHints};
 use self::unsynced::UnsyncedTasks;
 use super::sql::destination::{released, schedule};
 use super::sql::{self, only};
@@ -34,7 +34,7 @@ pub(crate) struct IdCache {
     /// The topics' registered numbers of lanes.
     shards: HashMap<Topic, u16>,
     destinations: HashMap<(i64, Destination), i64>,
-    schedules: HashMap<i64, Schedule>,
+    schedules: HashMap<i64, EarliestDue>,
     /// Schedules whose earliest moment differs from the table.
     changed: Vec<i64>,
     last_id: Option<TaskId>,
@@ -58,7 +58,7 @@ const MOST_STAYING: i64 = 65_536;
 
 /// A destination's earliest due moment.
 #[derive(Debug)]
-struct Schedule {
+struct EarliestDue {
     called: bool,
     earliest: Option<UnixMillis>,
     changed: bool,
@@ -140,7 +140,7 @@ impl<'a> WriteTx<'a> {
     }
 
     /// Writes what is cached. Returns the hints.
-    pub(crate) fn finish(mut self) -> rusqlite::Result<Hints> {
+    pub(crate) fn finish(mut self) -> rusqlite::Result<TxHints> {
         self.write_held_back()?;
         Ok(self.into_hints())
     }
@@ -391,11 +391,11 @@ impl<'a> WriteTx<'a> {
     /// The earliest due moment of a called destination. `None` also if its tasks are pulled. Reads
     /// what [`Self::write_earliest`] has written.
     pub(crate) fn earliest_of(&mut self, destination: i64) -> rusqlite::Result<Option<UnixMillis>> {
-        let Schedule { called, earliest, .. } = *self.schedule(destination)?;
+        let EarliestDue { called, earliest, .. } = *self.schedule(destination)?;
         Ok(earliest.filter(|_| called))
     }
 
-    fn schedule(&mut self, destination: i64) -> rusqlite::Result<&mut Schedule> {
+    fn schedule(&mut self, destination: i64) -> rusqlite::Result<&mut EarliestDue> {
         match self.names.schedules.entry(destination) {
             Entry::Occupied(known) => Ok(known.into_mut()),
             Entry::Vacant(vacant) => {
@@ -405,13 +405,13 @@ impl<'a> WriteTx<'a> {
                     .query_row([destination], |row| {
                         let (called, earliest) =
                             (row.get(schedule::called)?, row.get(schedule::earliest)?);
-                        Ok(Schedule { called, earliest, changed: false, stale: false })
+                        Ok(EarliestDue { called, earliest, changed: false, stale: false })
                     })
                     .optional()?;
                 // In a damaged file, a lease may lack its task, and so its destination. It blocks
                 // no claim.
                 let unknown =
-                    Schedule { called: true, earliest: None, changed: false, stale: false };
+                    EarliestDue { called: true, earliest: None, changed: false, stale: false };
                 Ok(vacant.insert(schedule.unwrap_or(unknown)))
             }
         }

@@ -1,9 +1,9 @@
 //! When a task that is put on a schedule becomes visible: which hint tells of it, and from which
 //! claims it is hidden.
 
-use super::hints::Hints;
+use super::hints::TxHints;
 use super::unsynced::UnsyncedTasks;
-use super::{Schedule, WriteTx};
+use super::{EarliestDue, WriteTx};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, TaskId};
 
@@ -20,7 +20,7 @@ impl WriteTx<'_> {
         destination: i64,
         due: UnixMillis,
     ) -> rusqlite::Result<()> {
-        let Schedule { called, earliest, .. } = *self.schedule(destination)?;
+        let EarliestDue { called, earliest, .. } = *self.schedule(destination)?;
         if called && earliest != Some(due) && self.hidden(destination).is_none() {
             return Ok(());
         }
@@ -50,12 +50,12 @@ impl WriteTx<'_> {
         self.passed_over.add(lane.clone(), false, due);
     }
 
-    pub(super) fn into_hints(self) -> Hints {
+    pub(super) fn into_hints(self) -> TxHints {
         let oldest = match self.passed_over.is_empty() {
             true => None,
             false => self.unsynced.and_then(|unsynced| unsynced.oldest()),
         };
-        Hints {
+        TxHints {
             at_commit: self.hints,
             once_durable: self.hints_once_durable,
             awaited: oldest.map(|commit| (commit, self.passed_over)),

@@ -10,13 +10,13 @@ use tokio::sync::mpsc;
 
 use super::call::{BatchPlace, LaneTasks, ScriptCall, asks_more};
 use super::pacing::{MOST_UNDER_WAY, UnderWay, at_once};
-use super::queue::{Kept, Request};
+use super::queue::{KeptResult, Request};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Lane;
 use crate::store::redis::arguments::chunks;
 use crate::store::redis::ids;
 use crate::store::redis::ids::pool::{Drawn, IdRequest};
-use crate::store::redis::registry::opening::{self, Refusal};
+use crate::store::redis::registry::opening::{self, LaneRefusal};
 use crate::store::redis::registry::reconcile;
 use crate::store::redis::session::Session;
 use crate::store::redis::transport::link::Repeat;
@@ -34,13 +34,13 @@ pub(super) async fn run(session: Arc<Session>, server: u64, mut requests: mpsc::
     loop {
         under_way.room(at_once(session.servers.round_trip(server))).await;
         let Some(gathered) = gather(&mut requests, under_way.most_bytes()).await else { break };
-        let batch = Batch::with_ids(&session, gathered).await;
+        let batch = AddBatch::with_ids(&session, gathered).await;
         under_way.start(send(session.clone(), batch));
     }
     under_way.end().await;
 }
 
-async fn send(session: Arc<Session>, mut batch: Batch) {
+async fn send(session: Arc<Session>, mut batch: AddBatch) {
     batch.send_all(&session).await;
     batch.answer();
     if !batch.refused.is_empty() {
@@ -80,22 +80,24 @@ async fn gather(requests: &mut mpsc::Receiver<Request>, most_bytes: usize) -> Op
 
 /// Requests that are sent together, and what is known of each so far.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub(crate) struct AddBatch {
     /// `None` once it is answered.
     requests: Vec<Option<Request>>,
-    kept: Vec<Vec<Result<Kept>>>,
+    kept: Vec<Vec<Result<KeptResult>>>,
     /// Tasks that are not stored because their lanes are not open to them.
-    pub(crate) refused: Vec<(LaneTasks, Refusal)>,
+    pub(crate) refused: Vec<(LaneTasks, LaneRefusal)>,
     /// The ids of the tasks, in order, until they are sent. Tasks without ids have failed.
     drawn: Vec<Option<Drawn>>,
 }
 
-impl Batch {
+impl AddBatch {
     fn of(requests: Vec<Request>) -> Self {
         // Tasks without an entry were not sent: their caller disconnected before ids were
         // allocated. All others are answered, or have failed.
-        let kept =
-            requests.iter().map(|request| vec![Ok(Kept::Taken); request.tasks.len()]).collect();
+        let kept = requests
+            .iter()
+            .map(|request| vec![Ok(KeptResult::Taken); request.tasks.len()])
+            .collect();
         let requests = requests.into_iter().map(Some).collect();
         Self { requests, kept, refused: Vec::new(), drawn: Vec::new() }
     }
@@ -123,7 +125,7 @@ impl Batch {
     }
 
     /// Sets the result of a task.
-    pub(crate) fn note(&mut self, place: BatchPlace, kept: Result<Kept>) {
+    pub(crate) fn note(&mut self, place: BatchPlace, kept: Result<KeptResult>) {
         self.kept[place.request][place.member] = kept;
     }
 
@@ -190,7 +192,7 @@ impl Batch {
     }
 }
 
-impl Batch {
+impl AddBatch {
     /// A batch of requests, whose tasks have ids or have failed.
     pub(crate) async fn with_ids(session: &Arc<Session>, requests: Vec<Request>) -> Self {
         let mut batch = Self::of(requests);
@@ -199,7 +201,7 @@ impl Batch {
         batch
     }
 
-    /// Sends all tasks. [`Batch::answer`] returns the results to the callers.
+    /// Sends all tasks. [`AddBatch::answer`] returns the results to the callers.
     pub(crate) async fn send_all(&mut self, session: &Session) {
         let drawn = std::mem::take(&mut self.drawn);
         let lanes = self.by_lane(drawn);
@@ -243,14 +245,14 @@ impl Batch {
             let mut again = Vec::new();
             for ((mut lane, refusal), entry) in refused.into_iter().zip(&entries) {
                 match (&confirmed[entry], refusal) {
-                    (Ok(()), Refusal::Closed(token)) => {
+                    (Ok(()), LaneRefusal::Closed(token)) => {
                         // Tasks of callers that were refused meanwhile must not be stored. A call
                         // without tasks still opens the lane. Otherwise the lane would stay closed
                         // if Redis is so far away that callers are refused before it is open.
                         lane.places.retain(|place| self.is_awaited(*place));
                         again.push(LaneTasks { token: Some(token), ..lane });
                     }
-                    (Ok(()), Refusal::Stale) => self.note_lane(&lane, &Error::StaleEntry),
+                    (Ok(()), LaneRefusal::Stale) => self.note_lane(&lane, &Error::StaleEntry),
                     (Err(error), _) => self.note_lane(&lane, error),
                 }
             }
@@ -274,10 +276,10 @@ impl Batch {
 }
 
 /// Sends hints about new tasks of the lane.
-fn hint(session: &Session, lane: &LaneTasks, kept: &[Result<Kept>], batch: &Batch) {
+fn hint(session: &Session, lane: &LaneTasks, kept: &[Result<KeptResult>], batch: &AddBatch) {
     let mut earliest: [Option<UnixMillis>; 2] = [None; 2];
     for (&place, kept) in lane.places.iter().zip(kept) {
-        if let Ok(Kept::Added(added)) = kept
+        if let Ok(KeptResult::Added(added)) = kept
             && !matches!(added.novelty, Novelty::Duplicate { .. })
         {
             let due = &mut earliest[usize::from(batch.task(place).destination.is_pull())];
@@ -331,7 +333,7 @@ mod tests {
         let (old, _waits) = request(1);
         let (new, _waits_too) = request(4);
         let drawn = [4, 8].map(|id| Some(Drawn { own: TaskId(id), call: None }));
-        let mut lanes: Vec<_> = Batch::of(vec![old, new]).by_lane(drawn.to_vec());
+        let mut lanes: Vec<_> = AddBatch::of(vec![old, new]).by_lane(drawn.to_vec());
         lanes.sort_by_key(|lane| lane.shards);
         let seen: Vec<_> =
             lanes.iter().map(|lane| (lane.lane.shard, lane.shards, lane.places.len())).collect();

@@ -6,14 +6,14 @@ use std::io::Write;
 use deadpool_redis::redis::{Cmd, FromRedisValue, RedisWrite, Value};
 use serde::Serialize;
 
-use super::queue::Kept;
+use super::queue::KeptResult;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Options, State, TaskId};
 use crate::store::redis::answer::text;
 use crate::store::redis::arguments::{MOST_BYTES, MOST_TASKS, write_moment};
 use crate::store::redis::ids::pool::Drawn;
 use crate::store::redis::record::write_options;
-use crate::store::redis::registry::opening::{self, Refusal};
+use crate::store::redis::registry::opening::{self, LaneRefusal};
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::{Added, Error, Idempotency, NewTask, Novelty, Result, TopicEntry};
@@ -54,7 +54,7 @@ impl LaneTasks {
 }
 
 /// The results of a lane's tasks, or why the lane refused them.
-pub(crate) type Stored = Result<std::result::Result<Vec<Result<Kept>>, Refusal>>;
+pub(crate) type LaneResults = Result<std::result::Result<Vec<Result<KeptResult>>, LaneRefusal>>;
 
 /// One call of a script.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ impl ScriptCall {
         &self,
         reply: Result<Value>,
         task: impl Fn(BatchPlace) -> &'a NewTask,
-    ) -> Vec<Stored> {
+    ) -> Vec<LaneResults> {
         let stored = match (&self.lanes[..], reply) {
             (_, Err(error)) => Err(error),
             ([lane], Ok(reply)) if lane.asks_more => Ok(vec![lane.read_with_options(reply)]),
@@ -138,7 +138,7 @@ impl ScriptCall {
 
 impl LaneTasks {
     /// Reads the answer of `lua/add_with_options.lua`.
-    fn read_with_options(&self, reply: Value) -> Stored {
+    fn read_with_options(&self, reply: Value) -> LaneResults {
         let fields = match opening::read(reply)? {
             Ok(fields) => fields.skip(1),
             Err(refusal) => return Ok(Err(refusal)),
@@ -156,12 +156,12 @@ impl LaneTasks {
         answer: Value,
         now: UnixMillis,
         task: impl Fn(BatchPlace) -> &'a NewTask,
-    ) -> Stored {
+    ) -> LaneResults {
         let stored = |&place: &BatchPlace| {
             let due = task(place).moment.due(now);
-            Ok(Kept::Added(Added { id: place.drawn.own, due, novelty: Novelty::New }))
+            Ok(KeptResult::Added(Added { id: place.drawn.own, due, novelty: Novelty::New }))
         };
-        let mut kept: Vec<Result<Kept>> = self.places.iter().map(stored).collect();
+        let mut kept: Vec<Result<KeptResult>> = self.places.iter().map(stored).collect();
         let known = match answer {
             Value::Int(0) => return Ok(Ok(kept)),
             Value::Array(known) => known,
@@ -182,10 +182,10 @@ impl LaneTasks {
             let place = usize::try_from(place).ok().and_then(|place| kept.get_mut(place));
             let place = place.ok_or_else(|| corrupt("a place that is none"))?;
             *place = Ok(match place {
-                Ok(Kept::Added(added)) if due >= 0 => {
-                    Kept::Added(Added { due: UnixMillis(due), ..*added })
+                Ok(KeptResult::Added(added)) if due >= 0 => {
+                    KeptResult::Added(Added { due: UnixMillis(due), ..*added })
                 }
-                _ => Kept::Taken,
+                _ => KeptResult::Taken,
             });
         }
         Ok(Ok(kept))
@@ -197,7 +197,7 @@ fn read_lanes<'a>(
     lanes: &[LaneTasks],
     reply: Value,
     task: impl Fn(BatchPlace) -> &'a NewTask,
-) -> Result<Vec<Stored>> {
+) -> Result<Vec<LaneResults>> {
     let mut answers = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?.into_iter();
     let now = i64::from_redis_value(answers.next().unwrap_or(Value::Nil)).map_err(corrupt)?;
     if answers.len() != lanes.len() {
@@ -310,10 +310,11 @@ fn asked(task: &NewTask, drawn: Drawn) -> String {
 }
 
 /// Reads what add_with_options.lua answers for one task.
-fn read_one(drawn: TaskId, answer: Value) -> Result<Kept> {
-    let added = |id, due, novelty| Ok(Kept::Added(Added { id, due: UnixMillis(due), novelty }));
+fn read_one(drawn: TaskId, answer: Value) -> Result<KeptResult> {
+    let added =
+        |id, due, novelty| Ok(KeptResult::Added(Added { id, due: UnixMillis(due), novelty }));
     match answer {
-        Value::Int(-1) => Ok(Kept::Taken),
+        Value::Int(-1) => Ok(KeptResult::Taken),
         Value::Int(-2) => Err(Error::OverQuota),
         Value::Int(-3) => Err(Error::KeyReused),
         Value::Int(due) => added(drawn, due, Novelty::New),
@@ -391,9 +392,9 @@ mod tests {
             list(&[word("failed"), word("WRONGTYPE")]),
         ]);
         let task = with_options();
-        let due = |kept: Result<Kept>| match kept.unwrap() {
-            Kept::Added(added) => Some(added.due.0),
-            Kept::Taken => None,
+        let due = |kept: Result<KeptResult>| match kept.unwrap() {
+            KeptResult::Added(added) => Some(added.due.0),
+            KeptResult::Taken => None,
         };
         let shown: Vec<String> = call
             .read(Ok(reply), |_| &task)

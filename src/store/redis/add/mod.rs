@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use self::queue::{Kept, Request};
+use self::queue::{KeptResult, Request};
 use super::session::Session;
 use super::transport::fault::silent;
 use crate::model::task::Lane;
@@ -43,7 +43,7 @@ struct Placed {
 }
 
 /// The tasks of a call for one server.
-struct Share {
+struct ServerShare {
     server: u64,
     placed: Placed,
     picked: Vec<u16>,
@@ -55,7 +55,7 @@ struct Tried {
     places: Vec<usize>,
     /// The tasks; none if they were not answered.
     tasks: Vec<NewTask>,
-    kept: Vec<Result<Kept>>,
+    kept: Vec<Result<KeptResult>>,
 }
 
 impl Placed {
@@ -75,9 +75,11 @@ impl Tried {
         let mut tasks = self.tasks.into_iter();
         for (place, kept) in self.places.into_iter().zip(self.kept) {
             match (kept, tasks.next()) {
-                (Ok(Kept::Added(added)), _) => answers[place] = Some(Ok(added)),
+                (Ok(KeptResult::Added(added)), _) => answers[place] = Some(Ok(added)),
                 (Err(error), _) => answers[place] = Some(Err(error)),
-                (Ok(Kept::Taken), task) => task.into_iter().for_each(|task| open.push(place, task)),
+                (Ok(KeptResult::Taken), task) => {
+                    task.into_iter().for_each(|task| open.push(place, task))
+                }
             }
         }
     }
@@ -107,15 +109,15 @@ impl Session {
 
     /// Splits tasks by server. In a cluster the lane determines the server, so a task that may go
     /// to any lane gets one here.
-    fn share_out(&self, placed: Placed) -> Vec<Share> {
+    fn share_out(&self, placed: Placed) -> Vec<ServerShare> {
         let servers = &self.servers;
         if placed.tasks.is_empty() {
             return Vec::new();
         }
         if let Some(server) = servers.the_only() {
-            return vec![Share { server, placed, picked: Vec::new() }];
+            return vec![ServerShare { server, placed, picked: Vec::new() }];
         }
-        let mut shares: Vec<Share> = Vec::with_capacity(1);
+        let mut shares: Vec<ServerShare> = Vec::with_capacity(1);
         for (place, task) in placed.places.into_iter().zip(placed.tasks) {
             let turn =
                 || self.queues.turn.fetch_add(1, Ordering::Relaxed) % task.topic.shards.max(1);
@@ -123,7 +125,7 @@ impl Session {
             let server = servers.number_of(&Lane { topic: task.topic.topic.clone(), shard });
             let known = shares.iter().position(|share| share.server == server);
             let at = known.unwrap_or_else(|| {
-                shares.push(Share { server, placed: Placed::default(), picked: Vec::new() });
+                shares.push(ServerShare { server, placed: Placed::default(), picked: Vec::new() });
                 shares.len() - 1
             });
             shares[at].placed.push(place, task);
@@ -133,7 +135,11 @@ impl Session {
     }
 
     /// Sends each share to the queue of its server, and waits for the results.
-    async fn send_all(self: &Arc<Self>, mut shares: Vec<Share>, deadline: Instant) -> Vec<Tried> {
+    async fn send_all(
+        self: &Arc<Self>,
+        mut shares: Vec<ServerShare>,
+        deadline: Instant,
+    ) -> Vec<Tried> {
         match shares.pop() {
             Some(only) if shares.is_empty() => vec![self.send(only, deadline).await],
             last => {
@@ -143,8 +149,8 @@ impl Session {
         }
     }
 
-    async fn send(self: &Arc<Self>, share: Share, deadline: Instant) -> Tried {
-        let Share { server, placed: Placed { places, tasks }, picked } = share;
+    async fn send(self: &Arc<Self>, share: ServerShare, deadline: Instant) -> Tried {
+        let ServerShare { server, placed: Placed { places, tasks }, picked } = share;
         // A request in the queue would wait for batches that may still wait for the silent server.
         if let Some(refusal) = self.servers.refuses_adds(server) {
             return Tried::failed(places, refusal);
@@ -185,7 +191,7 @@ mod tests {
     use super::testing::task;
     use super::*;
     use crate::store::redis::Params;
-    use crate::store::redis::hints::Hints;
+    use crate::store::redis::hints::HintSender;
     use crate::store::redis::transport::node::Purpose;
 
     /// The server accepts connections and never answers. The first batch waits for it, and all
@@ -196,7 +202,7 @@ mod tests {
         let url = format!("redis://{}/0", server.local_addr().unwrap());
         let params = Params { timeout: Duration::from_secs(60), ..Params::standalone(url) };
         let servers = Arc::new(params.servers(true).unwrap());
-        let session = Arc::new(Session::new(params, servers.clone(), Hints::new()));
+        let session = Arc::new(Session::new(params, servers.clone(), HintSender::new()));
         let adding = || {
             let session = session.clone();
             tokio::spawn(async move { session.add(vec![task()]).await.remove(0) })

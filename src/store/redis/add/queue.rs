@@ -37,15 +37,15 @@ pub(crate) struct Request {
     /// The lanes of the tasks, if they were chosen already, as in a cluster.
     picked: Vec<u16>,
     /// Closed once the caller no longer waits.
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<RequestAnswer>,
 }
 
 /// The result of each task, and the tasks themselves, because some may have to be sent again.
-pub(crate) type Answer = (Vec<NewTask>, Vec<Result<Kept>>);
+pub(crate) type RequestAnswer = (Vec<NewTask>, Vec<Result<KeptResult>>);
 
 /// The result of a task.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum KeptResult {
     Added(Added),
     /// Its id belongs to another task: it needs a new one.
     Taken,
@@ -53,7 +53,10 @@ pub(crate) enum Kept {
 
 impl Request {
     /// A request, and the receiver of its answer.
-    pub(crate) fn of(tasks: Vec<NewTask>, picked: Vec<u16>) -> (Self, oneshot::Receiver<Answer>) {
+    pub(crate) fn of(
+        tasks: Vec<NewTask>,
+        picked: Vec<u16>,
+    ) -> (Self, oneshot::Receiver<RequestAnswer>) {
         let (answer, answered) = oneshot::channel();
         (Self { tasks, picked, answer }, answered)
     }
@@ -70,7 +73,7 @@ impl Request {
         self.answer.is_closed()
     }
 
-    pub(crate) fn answer(self, kept: Vec<Result<Kept>>) {
+    pub(crate) fn answer(self, kept: Vec<Result<KeptResult>>) {
         // A caller that has disconnected needs no answer.
         let _ = self.answer.send((self.tasks, kept));
     }

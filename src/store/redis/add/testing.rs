@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::queue::{Answer, Request};
+use super::queue::{Request, RequestAnswer};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Options;
 use crate::store::{Moment, NewTask, TopicEntry};
@@ -29,6 +29,6 @@ pub(super) fn with_options() -> NewTask {
 }
 
 /// A request, and the receiver of its answer.
-pub(super) fn request(tasks: usize) -> (Request, oneshot::Receiver<Answer>) {
+pub(super) fn request(tasks: usize) -> (Request, oneshot::Receiver<RequestAnswer>) {
     Request::of(vec![task(); tasks], Vec::new())
 }

@@ -20,7 +20,7 @@ use super::session::Session;
 use super::transport::link::Repeat;
 use super::transport::node::Purpose;
 use crate::model::task::{ScheduleName, TaskId};
-use crate::store::{Checked, Cursor, Finding, Flaw, Result};
+use crate::store::{CheckCursor, CheckStep, Finding, Flaw, Result};
 
 pub(crate) mod scan;
 
@@ -63,8 +63,8 @@ impl ScanPage {
 }
 
 impl Session {
-    pub(crate) async fn check(&self, from: Cursor, repair: bool) -> Result<Checked> {
-        let mut checked = Checked::default();
+    pub(crate) async fn check(&self, from: CheckCursor, repair: bool) -> Result<CheckStep> {
+        let mut checked = CheckStep::default();
         let place = match from.into_place::<ScanPlace>()? {
             None => {
                 let (lanes, findings) = scan::survey(self, repair).await?;
@@ -76,7 +76,7 @@ impl Session {
                 place
             }
         };
-        checked.next = (!place.lanes.is_empty()).then(|| Cursor::at(place));
+        checked.next = (!place.lanes.is_empty()).then(|| CheckCursor::at(place));
         Ok(checked)
     }
 }
@@ -86,7 +86,7 @@ async fn step(
     session: &Session,
     place: &mut ScanPlace,
     repair: bool,
-    checked: &mut Checked,
+    checked: &mut CheckStep,
 ) -> Result<()> {
     let ScanPlace { lanes, pages } = place;
     let Some(ahead) = lanes.last() else { return Ok(()) };

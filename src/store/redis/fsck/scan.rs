@@ -10,7 +10,7 @@ use serde_json::Map;
 use crate::model::task::{Lane, Topic, TopicPolicy};
 use crate::store::redis::answer::corrupt;
 use crate::store::redis::ids::counter;
-use crate::store::redis::keys::Named;
+use crate::store::redis::keys::NamedKey;
 use crate::store::redis::registry::entry::{self, read_entry, scan, shards_of};
 use crate::store::redis::registry::topic::{Pauses, with_schedules};
 use crate::store::redis::script;
@@ -59,7 +59,7 @@ pub(crate) async fn survey(
     let mut findings = Vec::new();
     let seen = read_keys(session, &mut findings).await?;
     let mut entries = read_table(session, session.keys.topics()).await?;
-    let is_lost = |(topic, seen): (&Topic, &ScannedEntry), entries: &Table| {
+    let is_lost = |(topic, seen): (&Topic, &ScannedEntry), entries: &RegistryTable| {
         !seen.with_bodies.is_empty() && !entries.contains_key(topic.as_str())
     };
     if seen.iter().any(|seen| is_lost(seen, &entries)) {
@@ -132,9 +132,9 @@ pub(crate) async fn survey(
 }
 
 /// A table of the registry by topic. Each value is as it was stored.
-type Table = HashMap<String, Vec<u8>>;
+type RegistryTable = HashMap<String, Vec<u8>>;
 
-async fn read_table(session: &Session, key: String) -> Result<Table> {
+async fn read_table(session: &Session, key: String) -> Result<RegistryTable> {
     let answer = session.working.run_one(cmd("HGETALL").arg(key).take()).await?;
     let entries = HashMap::<Vec<u8>, Vec<u8>>::from_redis_value(answer).map_err(corrupt)?;
     Ok(entries.into_iter().map(|(name, value)| (lossy(name), value)).collect())
@@ -147,13 +147,15 @@ async fn read_keys(
     let mut topics: BTreeMap<Topic, ScannedEntry> = BTreeMap::new();
     let mut see = |key: String| {
         let named = session.keys.read(&key);
-        let has_schedules = matches!(named, Named::Recurring(_));
-        let has_bodies = has_schedules || matches!(named, Named::Bodies(_));
+        let has_schedules = matches!(named, NamedKey::Recurring(_));
+        let has_bodies = has_schedules || matches!(named, NamedKey::Bodies(_));
         let (lane, schedule) = match named {
-            Named::Bodies(lane) | Named::Recurring(lane) | Named::OfLane(lane) => (lane, None),
-            Named::Schedule(lane, name) => (lane, Some(name)),
-            Named::Stray => return findings.push(finding(Flaw::StrayKey, key, false)),
-            Named::Foreign => return,
+            NamedKey::Bodies(lane) | NamedKey::Recurring(lane) | NamedKey::OfLane(lane) => {
+                (lane, None)
+            }
+            NamedKey::Schedule(lane, name) => (lane, Some(name)),
+            NamedKey::Stray => return findings.push(finding(Flaw::StrayKey, key, false)),
+            NamedKey::Foreign => return,
         };
         let seen = topics.entry(lane.topic).or_default();
         seen.lanes.entry(lane.shard).or_default().extend(schedule);

@@ -72,7 +72,7 @@ pub(super) async fn draw(session: &Arc<Session>, requests: &[IdRequest]) -> Vec<
 }
 
 /// Requests have no ids yet.
-struct Missing {
+struct MissingIds {
     /// The draw to wait for.
     drawing: Drawing,
     /// How long to wait before the id reserve is used; `None` if there is none.
@@ -86,7 +86,7 @@ fn take(
     session: &Arc<Session>,
     requests: &[IdRequest],
     drawn: &mut [Option<Drawn>],
-) -> Option<Missing> {
+) -> Option<MissingIds> {
     let mut stock = session.ids.stock();
     let has_reserve = stock.has_reserve();
     if stock.take_for(requests, drawn) {
@@ -99,7 +99,7 @@ fn take(
     let begin = |stock: &mut Stock| begin(session, stock, &open(requests, drawn));
     let drawing = stock.drawing().unwrap_or_else(|| begin(&mut stock));
     let patience = has_reserve.then(|| stock.patience(round_trip(session)));
-    Some(Missing { drawing, patience, is_away })
+    Some(MissingIds { drawing, patience, is_away })
 }
 
 /// The result of a draw; `None` if there is none at the deadline.

@@ -45,7 +45,7 @@ pub(crate) struct IdPool {
     /// In the order of their draws, so that ids grow from block to block.
     blocks: Vec<Block>,
     /// Where the search for a free id of a lane begins.
-    next: BTreeMap<Way, u64>,
+    next: BTreeMap<IdSeries, u64>,
     /// How many ids the next draw brings, if no block is fresh and no more are needed.
     usual: u64,
     /// How long the last draw took.
@@ -68,15 +68,15 @@ pub(crate) struct Block {
 
 /// The ids that lead to a lane: their remainder by the number of lanes is the shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Way {
+struct IdSeries {
     shards: u64,
     shard: u64,
 }
 
 impl IdRequest {
     /// The ids that it may have.
-    fn way(&self) -> Way {
-        self.shard.map_or(Way::ANY, |shard| Way {
+    fn way(&self) -> IdSeries {
+        self.shard.map_or(IdSeries::ANY, |shard| IdSeries {
             shards: self.shards.max(1).into(),
             shard: shard.into(),
         })
@@ -88,7 +88,7 @@ impl IdRequest {
     }
 }
 
-impl Way {
+impl IdSeries {
     /// Every id leads to the only lane.
     const ANY: Self = Self { shards: 1, shard: 0 };
 
@@ -142,14 +142,14 @@ impl IdPool {
         let own = self.take(request.way())?;
         // If there is no id for the call, its own id is wasted.
         let call = if request.has_call {
-            Some(TaskId(self.take(Way::of(own, request.shards))?))
+            Some(TaskId(self.take(IdSeries::of(own, request.shards))?))
         } else {
             None
         };
         Some(Drawn { own: TaskId(own), call })
     }
 
-    fn take(&mut self, way: Way) -> Option<u64> {
+    fn take(&mut self, way: IdSeries) -> Option<u64> {
         let next = self.next.entry(way).or_default();
         let used_up = self.blocks.partition_point(|block| block.ids.end <= *next);
         for block in &mut self.blocks[used_up..] {
@@ -180,7 +180,7 @@ impl IdPool {
             None => self.usual,
         };
         let usual = usual.clamp(BLOCK, LONGEST_BLOCK);
-        let mut counts: BTreeMap<Way, u64> = BTreeMap::new();
+        let mut counts: BTreeMap<IdSeries, u64> = BTreeMap::new();
         requests
             .iter()
             .for_each(|request| *counts.entry(request.way()).or_default() += request.count());

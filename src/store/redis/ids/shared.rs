@@ -7,9 +7,9 @@ use super::stock::Stock;
 
 /// The ids of this instance.
 #[derive(Debug)]
-pub(crate) struct Ids(Mutex<Stock>);
+pub(crate) struct SharedIds(Mutex<Stock>);
 
-impl Ids {
+impl SharedIds {
     /// `outage` is how long the ids of a draw may be used without the counter.
     pub(crate) fn new(outage: Duration) -> Self {
         Self(Mutex::new(Stock::new(outage)))

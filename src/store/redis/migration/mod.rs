@@ -9,13 +9,13 @@ use super::answer::{corrupt, text};
 use super::arguments::chunks;
 use super::ids::counter;
 use super::record::write_options;
-use super::registry::opening::{self, Refusal};
+use super::registry::opening::{self, LaneRefusal};
 use super::script;
 use super::session::Session;
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Lane, Receipt, State, TaskId};
 use crate::store::{
-    Adopted, Adoptee, Error, Hint, MAX_LEASE, Result, Standing, TopicEntry, kept_outcome,
+    Adopted, AdoptedStanding, Adoptee, Error, Hint, MAX_LEASE, Result, TopicEntry, kept_outcome,
 };
 
 mod taken_ids;
@@ -112,10 +112,10 @@ async fn keep(
         contradicted.append(&mut confirmed.contradicted);
         for (call, refusal) in refused {
             match (&confirmed.entries[&tasks[call.places[0]].topic], refusal) {
-                (Ok(()), Refusal::Closed(token)) => {
+                (Ok(()), LaneRefusal::Closed(token)) => {
                     calls.push(AdoptCall { token: Some(token), ..call })
                 }
-                (Ok(()), Refusal::Stale) => {}
+                (Ok(()), LaneRefusal::Stale) => {}
                 (Err(error), _) => {
                     call.places.iter().for_each(|&place| answers[place] = Err(error.clone()))
                 }
@@ -139,7 +139,7 @@ async fn send(
     taken: &HashSet<TaskId>,
     calls: Vec<AdoptCall>,
     answers: &mut [Result<Adopted>],
-) -> Vec<(AdoptCall, Refusal)> {
+) -> Vec<(AdoptCall, LaneRefusal)> {
     let commands: Vec<Cmd> =
         calls.iter().map(|call| command(session, call, tasks, taken)).collect();
     let mut refused = Vec::new();
@@ -180,8 +180,8 @@ fn command(
     for &place in places {
         let task = &tasks[place];
         let (state, moment) = match task.standing {
-            Standing::Waiting { due } => (State::Scheduled, due),
-            Standing::Ended { state, finished } => (state, finished),
+            AdoptedStanding::Waiting { due } => (State::Scheduled, due),
+            AdoptedStanding::Ended { state, finished } => (state, finished),
         };
         // A key of another lane would not be found here.
         let key = task
@@ -209,7 +209,7 @@ fn command(
     call
 }
 
-fn read(reply: Value, count: usize) -> Result<std::result::Result<Vec<Adopted>, Refusal>> {
+fn read(reply: Value, count: usize) -> Result<std::result::Result<Vec<Adopted>, LaneRefusal>> {
     let fields = match opening::read(reply)? {
         Ok(fields) => fields,
         Err(refusal) => return Ok(Err(refusal)),
@@ -240,7 +240,7 @@ fn hint(
     let mut earliest: HashMap<bool, UnixMillis> = HashMap::new();
     for (&place, adopted) in places.iter().zip(adopted) {
         let task = &tasks[place];
-        if let (Ok(Adopted::New), Standing::Waiting { due }) = (adopted, task.standing) {
+        if let (Ok(Adopted::New), AdoptedStanding::Waiting { due }) = (adopted, task.standing) {
             let first = earliest.entry(task.destination.is_pull()).or_insert(due);
             *first = due.min(*first);
         }

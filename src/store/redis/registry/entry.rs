@@ -17,12 +17,12 @@ use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::redis::transport::link::Repeat;
 use crate::store::redis::transport::node::{Node, Purpose};
-use crate::store::redis::transport::refusal::Refusal;
+use crate::store::redis::transport::refusal::CommandRefusal;
 use crate::store::{Creator, Error, Result, TopicEntry};
 
 /// The value of an entry. Fields may be added; unknown fields of a newer version are kept.
 #[derive(Serialize, Deserialize)]
-struct StoredEntry {
+struct StoredTopic {
     shards: u16,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     created_by: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) async fn assert_all(
 
 fn register(session: &Session, entry: &TopicEntry, creator: Option<&Creator>) -> Cmd {
     let created_by = creator.map(|creator| creator.token.to_string());
-    let value = serde_json::to_string(&StoredEntry { shards: entry.shards, created_by })
+    let value = serde_json::to_string(&StoredTopic { shards: entry.shards, created_by })
         .expect("an entry is plain data");
     let most = creator.and_then(|creator| creator.most).map(|most| most.to_string());
     session
@@ -104,7 +104,7 @@ pub(crate) fn read_entry(topic: &str, value: &str) -> Result<TopicEntry> {
 fn read_with_creator(topic: &str, value: &str) -> Result<(TopicEntry, Option<String>)> {
     let corrupt =
         || Error::Corrupt(format!("the registry's entry of topic {topic:?} cannot be read"));
-    let stored: StoredEntry = serde_json::from_str(value).map_err(|_| corrupt())?;
+    let stored: StoredTopic = serde_json::from_str(value).map_err(|_| corrupt())?;
     if !(1..=TopicEntry::MAX_SHARDS).contains(&stored.shards) {
         return Err(corrupt());
     }
@@ -122,7 +122,8 @@ pub(crate) async fn scan(
 ) -> Result<(Option<u64>, Vec<String>)> {
     let scan = cmd("SCAN").arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(count).take();
     let mut answers = node.link(Purpose::Working).run(&[scan], Repeat::Once).await?.into_iter();
-    let answer = answers.next().transpose().map_err(Refusal::into_error)?.unwrap_or_default();
+    let answer =
+        answers.next().transpose().map_err(CommandRefusal::into_error)?.unwrap_or_default();
     let (next, keys): (u64, Vec<Vec<u8>>) = FromRedisValue::from_redis_value(answer)
         .map_err(|error| Error::Corrupt(error.to_string()))?;
     let keys = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();

@@ -26,7 +26,7 @@ pub(crate) const ATTEMPTS: usize = 3;
 
 /// Why a lane stored nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum LaneRefusal {
     /// The lane is closed. This token opens it, once the registry has confirmed the number of
     /// lanes.
     Closed(String),
@@ -37,7 +37,7 @@ pub(crate) enum Refusal {
 /// The fields of a script's answer, from `now` on; or the lane's refusal.
 pub(crate) fn read(
     reply: Value,
-) -> Result<std::result::Result<std::vec::IntoIter<Value>, Refusal>> {
+) -> Result<std::result::Result<std::vec::IntoIter<Value>, LaneRefusal>> {
     let fields = Vec::<Value>::from_redis_value(reply).map_err(corrupt)?;
     match fields.first() {
         Some(Value::Int(_)) => Ok(Ok(fields.into_iter())),
@@ -46,11 +46,11 @@ pub(crate) fn read(
 }
 
 /// Reads what `lua/lib/open.lua` answers for a lane that is not open.
-pub(crate) fn read_refusal(fields: Vec<Value>) -> Result<Refusal> {
+pub(crate) fn read_refusal(fields: Vec<Value>) -> Result<LaneRefusal> {
     let [word, detail] = <[Value; 2]>::try_from(fields).map_err(|_| corrupt("no refusal"))?;
     match text(word)?.as_str() {
-        "closed" => Ok(Refusal::Closed(text(detail)?)),
-        "stale" => Ok(Refusal::Stale),
+        "closed" => Ok(LaneRefusal::Closed(text(detail)?)),
+        "stale" => Ok(LaneRefusal::Stale),
         other => Err(corrupt(other)),
     }
 }
@@ -75,13 +75,13 @@ pub(crate) struct Confirmed {
 /// Asks the registry about the topics of calls that lanes refused.
 pub(crate) async fn confirm<'a>(
     session: &Session,
-    refused: impl Iterator<Item = (&'a TopicEntry, &'a Refusal)>,
+    refused: impl Iterator<Item = (&'a TopicEntry, &'a LaneRefusal)>,
 ) -> Confirmed {
     let mut stale: HashSet<&TopicEntry> = HashSet::new();
     let mut entries: HashSet<&TopicEntry> = HashSet::new();
     for (entry, refusal) in refused {
         entries.insert(entry);
-        if *refusal == Refusal::Stale {
+        if *refusal == LaneRefusal::Stale {
             stale.insert(entry);
         }
     }

@@ -12,14 +12,15 @@ use std::time::Duration;
 use deadpool_redis::redis::{FromRedisValue, Value, cmd};
 
 use super::entry;
-use super::opening::{self, Confirmed, Refusal};
+use super::opening::{self, Confirmed, LaneRefusal};
 use crate::model::task::{Lane, Receipt, State, TaskId, Topic};
 use crate::store::redis::answer::corrupt;
 use crate::store::redis::migration::Adoption;
 use crate::store::redis::script;
 use crate::store::redis::session::Session;
 use crate::store::{
-    Adopted, Adoptee, Asker, Error, Reader, Result, Settle, Standing, Task, TopicEntry, Transition,
+    Adopted, AdoptedStanding, Adoptee, Asker, Error, Reader, Result, Settle, Task, TopicEntry,
+    Transition,
 };
 
 /// How long tasks are leased while they are moved.
@@ -125,7 +126,7 @@ pub(crate) async fn reconcile(session: &Session, topic: &Topic) -> Result<Option
 /// As [`opening::confirm`], and reconciles the contradicted topics.
 pub(crate) async fn confirm<'a>(
     session: &Session,
-    refused: impl Iterator<Item = (&'a TopicEntry, &'a Refusal)>,
+    refused: impl Iterator<Item = (&'a TopicEntry, &'a LaneRefusal)>,
 ) -> HashMap<TopicEntry, Result<()>> {
     let Confirmed { mut entries, contradicted } = opening::confirm(session, refused).await;
     entries.extend(failures(session, contradicted).await.map(|(entry, error)| (entry, Err(error))));
@@ -207,8 +208,8 @@ async fn move_away(
     for (task, _) in kept {
         let id = task.id;
         let state = match task.standing {
-            Standing::Ended { state, .. } => state,
-            Standing::Waiting { .. } => {
+            AdoptedStanding::Ended { state, .. } => state,
+            AdoptedStanding::Waiting { .. } => {
                 let (lane, receipt) = (lane.clone(), receipt.clone());
                 let transition = Transition::Moved;
                 let settle = Settle { lane, id, receipt, transition };
@@ -224,8 +225,8 @@ async fn move_away(
 /// A task as it is to be stored in its own lane. `None` if another holder has it.
 fn adoptee(entry: &TopicEntry, task: Task) -> Option<Adoptee> {
     let standing = match (task.state, task.finished) {
-        (State::Leased, _) => Standing::Waiting { due: task.lease?.returns_to()? },
-        (state, Some(finished)) if state.is_final() => Standing::Ended { state, finished },
+        (State::Leased, _) => AdoptedStanding::Waiting { due: task.lease?.returns_to()? },
+        (state, Some(finished)) if state.is_final() => AdoptedStanding::Ended { state, finished },
         _ => return None,
     };
     let Task {

@@ -12,16 +12,16 @@ use tokio::task::AbortHandle;
 
 use super::address::{Address, Login, tcp};
 use super::fault::{self, of_redis, silent};
-use super::tls::Tls;
+use super::tls::StoreTls;
 use crate::dns::Dns;
 use crate::store::{Error, Result};
 
 /// How servers are reached. `Debug` shows no secrets.
 #[derive(Clone, Debug)]
-pub(crate) struct Access {
+pub(crate) struct ConnectParams {
     pub(crate) login: Login,
     /// `None` for connections without TLS.
-    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) tls: Option<Arc<StoreTls>>,
     pub(crate) dns: Dns,
 }
 
@@ -62,7 +62,7 @@ impl Drop for Connection {
 /// [`Misconfigured`](crate::store::Error::Misconfigured) if the login is refused, or TLS fails.
 pub(crate) async fn connect(
     at: &Address,
-    access: &Access,
+    access: &ConnectParams,
     timeout: Duration,
 ) -> Result<Connection> {
     let config = AsyncConnectionConfig::new()
@@ -71,7 +71,7 @@ pub(crate) async fn connect(
     let open = async {
         let Some(tls) = &access.tls else {
             let client = access.login.client(at)?;
-            let config = config.set_dns_resolver(Names(access.dns.clone()));
+            let config = config.set_dns_resolver(ServerNames(access.dns.clone()));
             let connected = client.get_multiplexed_async_connection_with_config(&config).await;
             let connection = connected.map_err(|error| of_redis(&error))?;
             return Ok(Connection { connection, driver: None });
@@ -90,7 +90,11 @@ pub(crate) async fn connect(
 ///
 /// # Errors
 /// Those of [`connect`].
-pub(crate) async fn subscriber(at: &Address, access: &Access, timeout: Duration) -> Result<PubSub> {
+pub(crate) async fn subscriber(
+    at: &Address,
+    access: &ConnectParams,
+    timeout: Duration,
+) -> Result<PubSub> {
     let open = async {
         let (login, dns) = (access.login.settings(), &access.dns);
         let subscriber = match &access.tls {
@@ -108,9 +112,9 @@ pub(crate) async fn subscriber(at: &Address, access: &Access, timeout: Duration)
 }
 
 /// Looks names up for the library.
-struct Names(Dns);
+struct ServerNames(Dns);
 
-impl AsyncDNSResolver for Names {
+impl AsyncDNSResolver for ServerNames {
     fn resolve<'a, 'b: 'a>(
         &'a self,
         host: &'b str,

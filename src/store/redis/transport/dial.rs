@@ -15,10 +15,10 @@ use deadpool::managed::{
 };
 
 use super::address::Address;
-use super::connect::{Access, Connection, connect};
+use super::connect::{ConnectParams, Connection, connect};
 use super::fault::{self, silent};
 use super::sentinel::Sentinels;
-use super::server::{self, Mode, Server};
+use super::server::{self, Server, ServerMode};
 use crate::store::{Error, Result};
 
 /// How many connections a pool may be making at a time. A link takes its connection out of the
@@ -47,9 +47,9 @@ impl fmt::Display for DialTarget {
 #[derive(Debug)]
 pub(crate) struct Dialer {
     pub(crate) target: DialTarget,
-    pub(crate) access: Access,
+    pub(crate) access: ConnectParams,
     /// The required mode of the server.
-    pub(crate) mode: Mode,
+    pub(crate) mode: ServerMode,
     pub(crate) timeout: Duration,
 }
 

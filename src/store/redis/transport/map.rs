@@ -23,7 +23,7 @@ pub(crate) struct Map {
 
 /// A range of slots and its owner, from `CLUSTER SLOTS`.
 #[derive(Debug, PartialEq, Eq)]
-struct Range {
+struct SlotRange {
     first: u16,
     last: u16,
     owner: Address,
@@ -117,10 +117,10 @@ impl Map {
     }
 }
 
-fn read(slots: Value, asked: &Address) -> Result<Vec<Range>> {
+fn read(slots: Value, asked: &Address) -> Result<Vec<SlotRange>> {
     let corrupt = || Error::Corrupt("CLUSTER SLOTS cannot be read".into());
     let ranges = Vec::<Vec<Value>>::from_redis_value(slots).map_err(|_| corrupt())?;
-    let range = |fields: Vec<Value>| -> Option<Range> {
+    let range = |fields: Vec<Value>| -> Option<SlotRange> {
         let mut fields = fields.into_iter();
         let first = u16::from_redis_value(fields.next()?).ok()?;
         let last = u16::from_redis_value(fields.next()?).ok()?;
@@ -128,7 +128,7 @@ fn read(slots: Value, asked: &Address) -> Result<Vec<Range>> {
         let host = Option::<String>::from_redis_value(primary.next()?).ok()?.unwrap_or_default();
         let port = u16::from_redis_value(primary.next()?).ok()?;
         let owner = Address::read(&format!("{host}:{port}"), asked)?;
-        (first <= last && usize::from(last) < SLOTS).then_some(Range { first, last, owner })
+        (first <= last && usize::from(last) < SLOTS).then_some(SlotRange { first, last, owner })
     };
     ranges.into_iter().map(|fields| range(fields).ok_or_else(corrupt)).collect()
 }
@@ -153,8 +153,8 @@ mod tests {
         ]);
         let owner = |host: &str, port| Address { host: host.into(), port };
         let expected = [
-            Range { first: 0, last: 99, owner: owner("10.0.0.1", 1) },
-            Range { first: 100, last: 16_383, owner: owner("10.0.0.9", 3) },
+            SlotRange { first: 0, last: 99, owner: owner("10.0.0.1", 1) },
+            SlotRange { first: 100, last: 16_383, owner: owner("10.0.0.9", 3) },
         ];
         assert_eq!(read(slots, &asked).unwrap(), expected);
         let beyond = Value::Array(vec![range(0, 16_384, vec![node(text("a"), 1)])]);

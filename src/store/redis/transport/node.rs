@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::address::Address;
-use super::connect::Access;
+use super::connect::ConnectParams;
 use super::dial::{DialTarget, Dialer};
 use super::link::{self, Answers, Link, Repeat};
-use super::server::Mode;
+use super::server::ServerMode;
 use super::shared_link::SharedLink;
 use crate::model::breaker::{self, SharedBreaker, State};
 use crate::store::{Durability, Result};
@@ -26,8 +26,8 @@ const READS: usize = 64;
 /// The settings of all nodes.
 #[derive(Debug)]
 pub(crate) struct Params {
-    pub(crate) access: Access,
-    pub(crate) mode: Mode,
+    pub(crate) access: ConnectParams,
+    pub(crate) mode: ServerMode,
     pub(crate) timeout: Duration,
     pub(crate) breaker: breaker::Params,
     /// How many replicas must have a write before a caller is told that it is done.

@@ -8,7 +8,7 @@ use crate::store::Error;
 
 /// Why a command was not executed.
 #[derive(Clone, Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum CommandRefusal {
     /// That node has its slot now.
     Moved(Address),
     /// Its slot is moving to that node, and its key is already there.
@@ -19,7 +19,7 @@ pub(crate) enum Refusal {
     Failed(Error),
 }
 
-impl Refusal {
+impl CommandRefusal {
     /// The meaning of an error for a command that was sent to the server at `asked`.
     pub(crate) fn of(error: &RedisError, asked: &Address) -> Self {
         let to = || error.redirect_node().and_then(|(address, _)| Address::read(address, asked));

@@ -21,7 +21,7 @@ use deadpool_redis::redis::{FromRedisValue, RedisError, Value, cmd, pipe};
 use futures_util::future::join_all;
 
 use super::address::Address;
-use super::connect::{Access, Connection, connect};
+use super::connect::{ConnectParams, Connection, connect};
 use super::fault::{of_redis, silent};
 use crate::store::{Error, Result};
 
@@ -32,7 +32,7 @@ const SHARE: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct Sentinels {
     name: String,
-    access: Access,
+    access: ConnectParams,
     patience: Duration,
     all: Vec<Sentinel>,
 }
@@ -64,7 +64,7 @@ impl Sentinels {
     pub(crate) fn new(
         name: String,
         addresses: Vec<Address>,
-        access: Access,
+        access: ConnectParams,
         timeout: Duration,
     ) -> Self {
         let all = addresses.into_iter().map(|address| Sentinel { address, kept: Mutex::default() });

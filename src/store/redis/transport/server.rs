@@ -13,7 +13,7 @@ const OLDEST_MAJOR: u32 = 7;
 
 /// The mode of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum ServerMode {
     /// Alone or under Sentinel.
     Alone,
     /// As a node of a cluster.
@@ -34,7 +34,10 @@ pub(crate) struct Server {
 /// # Errors
 /// [`Error::Misconfigured`] if it is too old, would evict tasks, or is in another mode;
 /// [`Error::Unavailable`] if it is a replica, or still loading.
-pub(crate) async fn inspect(connection: &mut MultiplexedConnection, mode: Mode) -> Result<Server> {
+pub(crate) async fn inspect(
+    connection: &mut MultiplexedConnection,
+    mode: ServerMode,
+) -> Result<Server> {
     let info: String =
         redis::cmd("INFO").query_async(connection).await.map_err(|e| of_redis(&e))?;
     // A managed server may forbid CONFIG. What is unknown is not promised.
@@ -65,16 +68,16 @@ pub(crate) fn is_primary(info: &str) -> bool {
     field(info, "role") == "master"
 }
 
-fn read(info: &str, appendfsync: &str, mode: Mode) -> Result<Server> {
+fn read(info: &str, appendfsync: &str, mode: ServerMode) -> Result<Server> {
     let field = |name: &str| field(info, name);
     // Valkey calls it otherwise.
     let runs_as = [field("redis_mode"), field("server_mode")].concat();
     let topology = match (runs_as.as_str(), mode) {
         ("sentinel", _) => Some("a sentinel: set store.redis.topology to \"sentinel\""),
-        ("cluster", Mode::Alone) => {
+        ("cluster", ServerMode::Alone) => {
             Some("a node of a cluster: set store.redis.topology to \"cluster\"")
         }
-        ("standalone", Mode::Cluster) => {
+        ("standalone", ServerMode::Cluster) => {
             Some("no node of a cluster: set store.redis.topology to \"standalone\"")
         }
         _ => None,
@@ -126,7 +129,9 @@ mod tests {
     fn durability_is_named_after_the_aof() {
         let check = |aof: &str, fsync: &str, durability: Durability| {
             assert_eq!(
-                read(&info("7.0.15", "noeviction", aof), fsync, Mode::Alone).unwrap().durability,
+                read(&info("7.0.15", "noeviction", aof), fsync, ServerMode::Alone)
+                    .unwrap()
+                    .durability,
                 durability
             );
         };
@@ -139,20 +144,21 @@ mod tests {
     #[test]
     fn a_server_that_would_lose_tasks_is_refused() {
         let check = |version: &str, policy: &str, says: &str| {
-            let error = read(&info(version, policy, "1"), "everysec", Mode::Alone).unwrap_err();
+            let error =
+                read(&info(version, policy, "1"), "everysec", ServerMode::Alone).unwrap_err();
             assert!(matches!(&error, Error::Misconfigured(text) if text.contains(says)), "{error}");
         };
         check("6.2.1", "noeviction", "7.0 or later");
         check("7.2.0", "allkeys-lru", "noeviction");
         let loading = info("7.0.0", "noeviction", "1").replace("loading:0", "loading:1");
-        assert!(matches!(read(&loading, "always", Mode::Alone), Err(Error::Unavailable(_))));
+        assert!(matches!(read(&loading, "always", ServerMode::Alone), Err(Error::Unavailable(_))));
         let replica = info("7.0.0", "noeviction", "1").replace("role:master", "role:slave");
-        assert!(matches!(read(&replica, "always", Mode::Alone), Err(Error::Unavailable(_))));
+        assert!(matches!(read(&replica, "always", ServerMode::Alone), Err(Error::Unavailable(_))));
     }
 
     #[test]
     fn a_server_of_another_topology_is_named() {
-        let check = |runs_as: &str, mode: Mode, says: &str| {
+        let check = |runs_as: &str, mode: ServerMode, says: &str| {
             for name in ["redis_mode", "server_mode"] {
                 let info = format!("{}{name}:{runs_as}\r\n", info("7.0.15", "noeviction", "1"));
                 match read(&info, "always", mode) {
@@ -163,10 +169,10 @@ mod tests {
                 }
             }
         };
-        check("standalone", Mode::Alone, "");
-        check("cluster", Mode::Cluster, "");
-        check("cluster", Mode::Alone, "set store.redis.topology to \"cluster\"");
-        check("standalone", Mode::Cluster, "set store.redis.topology to \"standalone\"");
-        check("sentinel", Mode::Cluster, "set store.redis.topology to \"sentinel\"");
+        check("standalone", ServerMode::Alone, "");
+        check("cluster", ServerMode::Cluster, "");
+        check("cluster", ServerMode::Alone, "set store.redis.topology to \"cluster\"");
+        check("standalone", ServerMode::Cluster, "set store.redis.topology to \"standalone\"");
+        check("sentinel", ServerMode::Cluster, "set store.redis.topology to \"sentinel\"");
     }
 }

@@ -36,7 +36,7 @@ use super::fault::of_redis;
 use super::link::{Answers, Repeat};
 use super::map::Map;
 use super::node::{self, Node, Purpose};
-use super::refusal::Refusal;
+use super::refusal::CommandRefusal;
 use super::slot;
 use crate::model::breaker::State;
 use crate::model::task::Lane;
@@ -234,12 +234,12 @@ impl Servers {
                 for (&i, reply) in group.members.iter().zip(replies) {
                     match reply {
                         Ok(value) => answers[i] = Some(Ok(value)),
-                        Err(refusal @ Refusal::Failed(_)) => {
+                        Err(refusal @ CommandRefusal::Failed(_)) => {
                             answers[i] = Some(Err(refusal.into_error()))
                         }
                         Err(refusal) if is_last => answers[i] = Some(Err(refusal.into_error())),
                         Err(refusal) => {
-                            waits |= matches!(refusal, Refusal::TryAgain);
+                            waits |= matches!(refusal, CommandRefusal::TryAgain);
                             open.push((i, self.redirect(refusal, slots[i])));
                         }
                     }
@@ -298,15 +298,15 @@ impl Servers {
         Error::Unavailable("no server has this part of the cluster".into())
     }
 
-    fn redirect(&self, refusal: Refusal, slot: Option<u16>) -> Stop {
+    fn redirect(&self, refusal: CommandRefusal, slot: Option<u16>) -> Stop {
         match (refusal, slot) {
-            (Refusal::Moved(address), Some(slot)) => {
+            (CommandRefusal::Moved(address), Some(slot)) => {
                 self.know(&address);
                 self.change(|map| map.with_owner(slot, &address));
                 self.params.trouble.notify_one();
                 Stop::Owner
             }
-            (Refusal::Ask(address), _) => {
+            (CommandRefusal::Ask(address), _) => {
                 self.know(&address);
                 Stop::Asking(address)
             }
@@ -412,8 +412,8 @@ impl Servers {
 impl CommandGroup {
     /// The refusal for a node that did not answer. A node that is about to get a slot speaks only
     /// for that slot, not for its owner.
-    fn failed(&self, error: Error) -> Refusal {
-        Refusal::Failed(match error {
+    fn failed(&self, error: Error) -> CommandRefusal {
+        CommandRefusal::Failed(match error {
             Error::Unavailable(text) if self.asking => Error::Moving(text),
             error => error,
         })
@@ -460,12 +460,12 @@ fn greatest(told: Vec<Option<(u64, Address, Value)>>) -> Option<(u64, Address, V
 
 /// The route to the servers for one purpose.
 #[derive(Clone, Debug)]
-pub(crate) struct Route {
+pub(crate) struct ServerRoute {
     pub(crate) servers: Arc<Servers>,
     pub(crate) purpose: Purpose,
 }
 
-impl Route {
+impl ServerRoute {
     /// One command, sent once.
     pub(crate) async fn run_once(&self, command: Cmd) -> Result<Value> {
         one(self.servers.run(self.purpose, &[command], Repeat::Never).await)

@@ -22,14 +22,14 @@ pub(crate) struct SharedLink {
     timeout: Duration,
     /// The most commands of one pipeline.
     most: usize,
-    waiting: Mutex<VecDeque<Asked>>,
+    waiting: Mutex<VecDeque<QueuedCommands>>,
     /// Held while commands are with the server.
     turn: tokio::sync::Mutex<()>,
 }
 
 /// The commands of one caller.
 #[derive(Debug)]
-struct Asked {
+struct QueuedCommands {
     commands: Vec<Cmd>,
     answer: oneshot::Sender<Result<Answers>>,
 }
@@ -60,7 +60,7 @@ impl SharedLink {
         let (answer, answered) = oneshot::channel();
         let is_first = {
             let mut waiting = self.waiting();
-            waiting.push_back(Asked { commands, answer });
+            waiting.push_back(QueuedCommands { commands, answer });
             waiting.len() == 1
         };
         if is_first {
@@ -81,7 +81,7 @@ impl SharedLink {
     }
 
     /// The callers of the next pipeline; `None` if nobody waits.
-    fn next(&self) -> Option<Vec<Asked>> {
+    fn next(&self) -> Option<Vec<QueuedCommands>> {
         let mut waiting = self.waiting();
         let (mut callers, mut count) = (Vec::new(), 0);
         while let Some(asked) = waiting.front() {
@@ -94,7 +94,7 @@ impl SharedLink {
         Some(callers).filter(|callers| !callers.is_empty())
     }
 
-    async fn send(&self, mut asked: Vec<Asked>) {
+    async fn send(&self, mut asked: Vec<QueuedCommands>) {
         // The other callers have left, or have been told that nothing is confirmed.
         asked.retain(|asked| !asked.answer.is_closed());
         if asked.is_empty() {
@@ -103,7 +103,7 @@ impl SharedLink {
         let commands: Vec<Cmd> =
             asked.iter().flat_map(|asked| asked.commands.iter().cloned()).collect();
         let mut answers = self.link.run(&commands, Repeat::Once).await;
-        for Asked { commands, answer } in asked {
+        for QueuedCommands { commands, answer } in asked {
             let theirs = match &mut answers {
                 Ok(answers) => Ok(answers.drain(..commands.len()).collect()),
                 Err(error) => Err(error.clone()),
@@ -113,7 +113,7 @@ impl SharedLink {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Asked>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<QueuedCommands>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

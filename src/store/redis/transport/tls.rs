@@ -13,24 +13,24 @@ use super::fault::silent;
 use super::handshake::of_handshake;
 use crate::dns::Dns;
 use crate::store::{Error, Result};
-use crate::tls::{Client, ClientFiles};
+use crate::tls::{ClientFiles, TlsClient};
 
 /// TLS to all servers of a store. Each connection reads the files again, so that renewed
 /// certificates need no restart.
 #[derive(Debug)]
-pub(crate) struct Tls {
-    client: Client,
+pub(crate) struct StoreTls {
+    client: TlsClient,
     /// What was last wrong with the files. It is logged once.
     warned: Mutex<Option<String>>,
 }
 
-impl Tls {
+impl StoreTls {
     /// Reads the files.
     ///
     /// # Errors
     /// [`Error::Misconfigured`] if a file cannot be used.
     pub(crate) fn new(files: ClientFiles) -> Result<Arc<Self>> {
-        let client = Client::new(files)
+        let client = TlsClient::new(files)
             .map_err(|error| Error::Misconfigured(format!("store.redis.tls: {error}")))?;
         Ok(Arc::new(Self { client, warned: Mutex::default() }))
     }

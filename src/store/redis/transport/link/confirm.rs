@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::{self, Cmd, FromRedisValue};
 
-use super::{Answers, Link, Live, Lost, Params};
+use super::{Answers, Link, LiveConnection, Lost, Params};
 use crate::store::Error;
 use crate::store::redis::transport::fault::is_forgotten;
-use crate::store::redis::transport::refusal::Refusal;
+use crate::store::redis::transport::refusal::CommandRefusal;
 use crate::store::redis::transport::slot;
 use crate::store::redis::{keys, script};
 
@@ -20,7 +20,7 @@ impl Link {
     /// as done.
     pub(super) async fn confirm(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<LiveConnection>,
         commands: &[Cmd],
         answers: Answers,
     ) -> std::result::Result<Answers, Lost> {
@@ -59,11 +59,11 @@ impl Link {
                 have.unwrap_or_default()
             )),
             // The commands are not sent to another server: this one has executed them.
-            (Some(error), _) => Refusal::of(&error, live.at()).into_error(),
+            (Some(error), _) => CommandRefusal::of(&error, live.at()).into_error(),
         };
         Ok(answers
             .into_iter()
-            .map(|answer| answer.and(Err(Refusal::Failed(error.clone()))))
+            .map(|answer| answer.and(Err(CommandRefusal::Failed(error.clone()))))
             .collect())
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify, mpsc};
 use super::address::Address;
 use super::dial::{self, Dialer};
 use super::fault::{is_forgotten, is_no_primary, is_of_the_map, of_redis, silent};
-use super::refusal::Refusal;
+use super::refusal::CommandRefusal;
 use super::round_trips::RoundTrips;
 use super::server::Server;
 use crate::model::breaker::{Pass, SharedBreaker, State, Verdict};
@@ -59,7 +59,7 @@ pub(crate) struct Params {
 #[derive(Debug)]
 pub(crate) struct Link {
     params: Params,
-    live: RwLock<Option<Arc<Live>>>,
+    live: RwLock<Option<Arc<LiveConnection>>>,
     connecting: Mutex<()>,
     /// How many attempts to connect have failed.
     failures: AtomicU64,
@@ -75,9 +75,9 @@ pub(crate) struct Link {
 ///
 /// It is no longer part of the pool: a link drops a connection only when it is unusable, and a late
 /// claim may keep it for minutes. Otherwise such connections would leave no place for new ones.
-pub(crate) struct Live(dial::Dialed);
+pub(crate) struct LiveConnection(dial::Dialed);
 
-impl Live {
+impl LiveConnection {
     fn dialed(&self) -> &dial::Dialed {
         &self.0
     }
@@ -93,14 +93,14 @@ impl Live {
     }
 }
 
-impl std::fmt::Debug for Live {
+impl std::fmt::Debug for LiveConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Live").field("server", self.server()).finish_non_exhaustive()
     }
 }
 
 /// Hears answers that come after the timeout.
-pub(crate) type Late = mpsc::UnboundedSender<Value>;
+pub(crate) type LateAnswers = mpsc::UnboundedSender<Value>;
 
 /// How long a late answer is waited for, if somebody wants to hear it.
 const LATEST: Duration = Duration::from_secs(600);
@@ -115,7 +115,7 @@ pub(crate) enum Repeat<'a> {
     /// Never.
     Never,
     /// Never. If the server is silent, its answers go here once it speaks again.
-    NeverButHear(&'a Late),
+    NeverButHear(&'a LateAnswers),
     /// Once, on a new connection.
     Once,
     /// Once, on a new connection to the server in the same run: not on a server that may have lost
@@ -124,7 +124,7 @@ pub(crate) enum Repeat<'a> {
 }
 
 /// The result of each command.
-pub(crate) type Answers = Vec<std::result::Result<Value, Refusal>>;
+pub(crate) type Answers = Vec<std::result::Result<Value, CommandRefusal>>;
 
 /// A connection that broke before the answers.
 struct Lost {
@@ -151,7 +151,7 @@ impl Link {
     /// # Errors
     /// [`Error::Unavailable`] within the timeout; [`Error::Misconfigured`] if the server cannot be
     /// used as it is.
-    pub(crate) async fn live(&self) -> Result<Arc<Live>> {
+    pub(crate) async fn live(&self) -> Result<Arc<LiveConnection>> {
         if let Some(refusal) = self.refusal() {
             return Err(refusal);
         }
@@ -228,7 +228,7 @@ impl Link {
     }
 
     /// One attempt to connect by the holder of the turn, if the breaker permits it.
-    async fn reconnect(&self, _turn: MutexGuard<'_, ()>) -> Result<Arc<Live>> {
+    async fn reconnect(&self, _turn: MutexGuard<'_, ()>) -> Result<Arc<LiveConnection>> {
         if let Some(live) = self.current() {
             return Ok(live);
         }
@@ -253,9 +253,9 @@ impl Link {
         }
     }
 
-    fn adopt(&self, object: Object<Dialer>) -> Arc<Live> {
+    fn adopt(&self, object: Object<Dialer>) -> Arc<LiveConnection> {
         self.keeps(object.server.durability);
-        let live = Arc::new(Live(Object::take(object)));
+        let live = Arc::new(LiveConnection(Object::take(object)));
         if self.failing.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!(
                 link = self.params.name,
@@ -310,13 +310,13 @@ impl Link {
     }
 
     /// The connection, if there is one.
-    pub(crate) fn current(&self) -> Option<Arc<Live>> {
+    pub(crate) fn current(&self) -> Option<Arc<LiveConnection>> {
         self.live.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Drops an unusable connection. Callers that still wait on it get its error. Returns whether
     /// it was in use.
-    fn discard(&self, dead: &Arc<Live>) -> bool {
+    fn discard(&self, dead: &Arc<LiveConnection>) -> bool {
         let mut live = self.live.write().unwrap_or_else(PoisonError::into_inner);
         let is_in_use = live.as_ref().is_some_and(|live| Arc::ptr_eq(live, dead));
         if is_in_use {
@@ -358,9 +358,9 @@ impl Link {
 
     async fn run_via(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<LiveConnection>,
         commands: &[Cmd],
-        late: Option<&Late>,
+        late: Option<&LateAnswers>,
     ) -> std::result::Result<Answers, Lost> {
         let mut answers = self.send(live, commands, late).await?;
         let forgotten: Vec<usize> =
@@ -375,12 +375,12 @@ impl Link {
         let at = &live.dialed().at;
         let answers: Answers = answers
             .into_iter()
-            .map(|answer| answer.map_err(|error| Refusal::of(&error, at)))
+            .map(|answer| answer.map_err(|error| CommandRefusal::of(&error, at)))
             .collect();
         self.confirm(live, commands, answers).await
     }
 
-    async fn load_scripts(&self, live: &Arc<Live>) -> std::result::Result<(), Lost> {
+    async fn load_scripts(&self, live: &Arc<LiveConnection>) -> std::result::Result<(), Lost> {
         let load = script::all()
             .into_iter()
             .map(|script| redis::cmd("SCRIPT").arg("LOAD").arg(&script.code).take());
@@ -389,9 +389,9 @@ impl Link {
 
     async fn send(
         &self,
-        live: &Arc<Live>,
+        live: &Arc<LiveConnection>,
         commands: &[Cmd],
-        late: Option<&Late>,
+        late: Option<&LateAnswers>,
     ) -> std::result::Result<Vec<std::result::Result<Value, RedisError>>, Lost> {
         if commands.is_empty() {
             return Ok(Vec::new());
@@ -435,7 +435,12 @@ impl Link {
 
     /// Sends a pipeline. If the server is silent, a task keeps the connection, which the link gives
     /// up, until the answers come: the server may execute the commands later.
-    async fn ask_and_hear(&self, live: &Arc<Live>, mut pipeline: Pipeline, late: &Late) -> Replies {
+    async fn ask_and_hear(
+        &self,
+        live: &Arc<LiveConnection>,
+        mut pipeline: Pipeline,
+        late: &LateAnswers,
+    ) -> Replies {
         let live = live.clone();
         let mut asked = Box::pin(async move {
             let mut connection = live.dialed().connection.clone();
@@ -458,7 +463,7 @@ impl Link {
 
     /// Drops an unusable connection. However many pipelines were on it, the breaker counts one
     /// failure: they can all be repeated on the next connection.
-    fn fails_once(&self, live: &Arc<Live>, pass: Option<Pass>) {
+    fn fails_once(&self, live: &Arc<LiveConnection>, pass: Option<Pass>) {
         if self.discard(live) {
             end(pass, Verdict::Failure);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use deadpool_redis::redis::{self, FromRedisValue, RedisError, Value};
 use tokio::time::Instant;
 
-use super::{Link, Live};
+use super::{Link, LiveConnection};
 use crate::model::breaker::State;
 use crate::store::Error;
 use crate::store::redis::transport::address::Address;
@@ -53,7 +53,7 @@ impl Link {
         }
     }
 
-    async fn look(&self, live: &Arc<Live>, thoroughly: bool) {
+    async fn look(&self, live: &Arc<LiveConnection>, thoroughly: bool) {
         let dialer = self.params.pool.manager();
         let dialed = live.dialed();
         let asked = Instant::now();

@@ -1,18 +1,18 @@
 //! What each settle makes of a task.
 
-use super::{Ended, Pending, Record, Verdict, deadline};
+use super::{Decision, EndedTask, Pending, StoredState, deadline};
 use crate::model::clock::UnixMillis;
 use crate::model::task::{Receipt, State};
 use crate::store::embedded::receipts::Receipts;
 use crate::store::{MOVED, Settled, Transition, kept_outcome};
 
-impl Record {
+impl StoredState {
     pub(crate) fn settle(
         &self,
         by: &Receipt,
         to: &Transition,
         now: UnixMillis,
-    ) -> Verdict<Settled> {
+    ) -> Decision<Settled> {
         match self {
             Self::Pending(pending) => pending.settle(by, to, now),
             Self::Ended(ended) => ended.settle(by, to, now),
@@ -21,7 +21,7 @@ impl Record {
 }
 
 impl Pending {
-    fn settle(&self, by: &Receipt, to: &Transition, now: UnixMillis) -> Verdict<Settled> {
+    fn settle(&self, by: &Receipt, to: &Transition, now: UnixMillis) -> Decision<Settled> {
         let holds = self.receipts.is_current(by);
         let record = match to {
             Transition::Delivered { outcome } if self.receipts.knows(by) => {
@@ -39,14 +39,14 @@ impl Pending {
                 now,
             ),
             Transition::Release if holds && let Some(back) = self.given_back() => {
-                Record::Pending(Self { expiries: 0, ..back })
+                StoredState::Pending(Self { expiries: 0, ..back })
             }
             Transition::Release if holds => {
                 let unspent = self.attempts.saturating_sub(1);
                 self.failed(by, now, unspent, self.receipts.released(), self.outcome.clone(), now)
             }
             Transition::Keep { lease } if holds => {
-                Record::Pending(self.kept(deadline(*lease, now)))
+                StoredState::Pending(self.kept(deadline(*lease, now)))
             }
             Transition::Dead { outcome } if holds && self.cancelling => {
                 self.end(State::Cancelled, Receipts::only(by), kept_outcome(outcome).into(), now)
@@ -55,15 +55,15 @@ impl Pending {
                 self.end(State::Dead, self.receipts.clone(), kept_outcome(outcome).into(), now)
             }
             Transition::Retry { .. } if self.receipts.retried_last(by) => {
-                return Verdict::unchanged(Settled::Done);
+                return Decision::unchanged(Settled::Done);
             }
-            _ => return Verdict::unchanged(Settled::Stale { state: self.state(now) }),
+            _ => return Decision::unchanged(Settled::Stale { state: self.state(now) }),
         };
         let answer = match &record {
-            Record::Ended(ended) if ended.state == State::Cancelled => Settled::Cancelled,
+            StoredState::Ended(ended) if ended.state == State::Cancelled => Settled::Cancelled,
             _ => Settled::Done,
         };
-        Verdict::becomes(answer, record)
+        Decision::becomes(answer, record)
     }
 
     /// The lease of `by` ended without success: the task waits again, unless a cancel is pending.
@@ -75,11 +75,11 @@ impl Pending {
         receipts: Receipts,
         outcome: String,
         now: UnixMillis,
-    ) -> Record {
+    ) -> StoredState {
         if self.cancelling {
             return self.end(State::Cancelled, Receipts::only(by), outcome, now);
         }
-        Record::Pending(Self {
+        StoredState::Pending(Self {
             leased: false,
             due,
             attempts,
@@ -92,8 +92,8 @@ impl Pending {
     }
 }
 
-impl Ended {
-    fn settle(&self, by: &Receipt, to: &Transition, now: UnixMillis) -> Verdict<Settled> {
+impl EndedTask {
+    fn settle(&self, by: &Receipt, to: &Transition, now: UnixMillis) -> Decision<Settled> {
         let is_final_receipt = self.receipts.is_current(by);
         let moved = Transition::Delivered { outcome: MOVED.to_owned() };
         let to = if *to == Transition::Moved { &moved } else { to };
@@ -106,7 +106,7 @@ impl Ended {
                     outcome: kept_outcome(outcome).into(),
                     ..*self
                 };
-                return Verdict::becomes(Settled::Done, Record::Ended(delivered));
+                return Decision::becomes(Settled::Done, StoredState::Ended(delivered));
             }
             (State::Dead, Transition::Dead { .. })
             | (State::Delivered, Transition::Delivered { .. }) => is_final_receipt,
@@ -116,7 +116,7 @@ impl Ended {
             }
             _ => false,
         };
-        Verdict::unchanged(if is_repeat {
+        Decision::unchanged(if is_repeat {
             Settled::Done
         } else {
             Settled::Stale { state: self.state }
@@ -156,7 +156,7 @@ mod tests {
         Pending { leased: false, receipts: leased().receipts.retried(), ..leased() }
     }
 
-    fn ended(state: State) -> Record {
+    fn ended(state: State) -> StoredState {
         leased().end(state, leased().receipts, String::new(), START)
     }
 
@@ -168,7 +168,7 @@ mod tests {
 
     /// Settles `before` by `by`. Checks the answer and the new state (`None`: unchanged).
     fn check(
-        before: impl Into<Record>,
+        before: impl Into<StoredState>,
         by: &str,
         to: &Transition,
         answer: Settled,
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!((verdict.answer, state), (answer, becomes), "{to:?} by {by} on {before:?}");
     }
 
-    impl From<Pending> for Record {
+    impl From<Pending> for StoredState {
         fn from(pending: Pending) -> Self {
             Self::Pending(pending)
         }
@@ -273,14 +273,15 @@ mod tests {
 
     #[test]
     fn a_settle_ends_the_row_of_expiries_and_a_release_takes_its_attempt_back() {
-        let becomes =
-            |to: Transition| match Record::from(leased()).settle(&receipt("b"), &to, START).becomes
-            {
-                Some(Record::Pending(pending)) => {
-                    (pending.due.since(START).as_millis(), pending.attempts, pending.expiries)
-                }
-                other => panic!("{other:?}"),
-            };
+        let becomes = |to: Transition| match StoredState::from(leased())
+            .settle(&receipt("b"), &to, START)
+            .becomes
+        {
+            Some(StoredState::Pending(pending)) => {
+                (pending.due.since(START).as_millis(), pending.attempts, pending.expiries)
+            }
+            other => panic!("{other:?}"),
+        };
         assert_eq!(becomes(retry(5)), (5, 2, 0));
         assert_eq!(becomes(Transition::Release), (0, 1, 0));
     }

@@ -1,7 +1,7 @@
 //! The state of one task, and its transitions. Pure: the tables of docs/STORE.md as code.
 //!
-//! A method of the store loads a [`Record`], gets a [`Verdict`] here, and stores the new record.
-//! Lanes and destinations are numbers.
+//! A method of the store loads a [`StoredState`], gets a [`Decision`] here, and stores the new
+//! one. Lanes and destinations are numbers.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ mod settle;
 
 /// The state of a task.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Record {
+pub(super) enum StoredState {
     Pending(Pending),
-    Ended(Ended),
+    Ended(EndedTask),
 }
 
 /// A scheduled or leased task.
@@ -45,7 +45,7 @@ pub(super) struct Pending {
 
 /// A task that has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Ended {
+pub(super) struct EndedTask {
     pub(super) lane: i64,
     pub(super) state: State,
     pub(super) finished: UnixMillis,
@@ -56,18 +56,18 @@ pub(super) struct Ended {
 
 /// The answer of a call, and the new record.
 #[derive(Debug, PartialEq)]
-pub(super) struct Verdict<A> {
+pub(super) struct Decision<A> {
     pub(super) answer: A,
     /// `None` if nothing changes.
-    pub(super) becomes: Option<Record>,
+    pub(super) becomes: Option<StoredState>,
 }
 
-impl<A> Verdict<A> {
+impl<A> Decision<A> {
     fn unchanged(answer: A) -> Self {
         Self { answer, becomes: None }
     }
 
-    fn becomes(answer: A, record: Record) -> Self {
+    fn becomes(answer: A, record: StoredState) -> Self {
         Self { answer, becomes: Some(record) }
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn expiry(due: UnixMillis, options: &Options) -> Option<UnixMillis> {
     options.expires_after.map(|after| due + after.0 + Duration::from_millis(1))
 }
 
-impl Record {
+impl StoredState {
     pub(super) fn lane(&self) -> i64 {
         match self {
             Self::Pending(pending) => pending.lane,
@@ -114,9 +114,9 @@ impl Record {
         by: &Receipt,
         lease: Duration,
         now: UnixMillis,
-    ) -> Verdict<Settled> {
+    ) -> Decision<Settled> {
         match self {
-            Self::Pending(pending) if pending.receipts.is_current(by) => Verdict::becomes(
+            Self::Pending(pending) if pending.receipts.is_current(by) => Decision::becomes(
                 Settled::Done,
                 Self::Pending(Pending {
                     leased: true,
@@ -124,7 +124,7 @@ impl Record {
                     ..pending.clone()
                 }),
             ),
-            _ => Verdict::unchanged(Settled::Stale { state: self.state(now) }),
+            _ => Decision::unchanged(Settled::Stale { state: self.state(now) }),
         }
     }
 
@@ -141,12 +141,12 @@ impl Record {
         }
     }
 
-    pub(super) fn cancel(&self, now: UnixMillis) -> Verdict<Cancelled> {
+    pub(super) fn cancel(&self, now: UnixMillis) -> Decision<Cancelled> {
         if let Some(cancelled) = self.fulfilled(now) {
-            return Verdict::becomes(Cancelled::Done, cancelled);
+            return Decision::becomes(Cancelled::Done, cancelled);
         }
         match self {
-            Self::Pending(pending) if pending.state(now) == State::Leased => Verdict::becomes(
+            Self::Pending(pending) if pending.state(now) == State::Leased => Decision::becomes(
                 Cancelled::Pending,
                 Self::Pending(Pending { cancelling: true, ..pending.clone() }),
             ),
@@ -157,20 +157,20 @@ impl Record {
                     pending.outcome.clone(),
                     now,
                 );
-                Verdict::becomes(Cancelled::Done, ended)
+                Decision::becomes(Cancelled::Done, ended)
             }
             Self::Ended(ended) => match ended.state {
-                State::Cancelled => Verdict::unchanged(Cancelled::Done),
-                State::Dead => Verdict::becomes(
+                State::Cancelled => Decision::unchanged(Cancelled::Done),
+                State::Dead => Decision::becomes(
                     Cancelled::Done,
-                    Self::Ended(Ended {
+                    Self::Ended(EndedTask {
                         state: State::Cancelled,
                         finished: now,
                         receipts: Receipts::default(),
                         ..ended.clone()
                     }),
                 ),
-                state => Verdict::unchanged(Cancelled::Refused { state }),
+                state => Decision::unchanged(Cancelled::Refused { state }),
             },
         }
     }
@@ -216,9 +216,9 @@ impl Pending {
     }
 
     /// After its lease expired (or was voided): it waits again, due at `due`, unless that ends it.
-    pub(super) fn swept(&self, due: UnixMillis, now: UnixMillis) -> Record {
+    pub(super) fn swept(&self, due: UnixMillis, now: UnixMillis) -> StoredState {
         if let Some(back) = self.given_back() {
-            return Record::Pending(back);
+            return StoredState::Pending(back);
         }
         let expiries = self.expiries.saturating_add(1);
         let outcome = LEASE_RAN_OUT.to_owned();
@@ -228,26 +228,26 @@ impl Pending {
         if expiries >= MAX_EXPIRIES {
             return self.end(State::Dead, self.receipts.clone(), outcome, now);
         }
-        Record::Pending(Self { leased: false, due, expiries, outcome, ..self.clone() })
+        StoredState::Pending(Self { leased: false, due, expiries, outcome, ..self.clone() })
     }
 
     /// After a claim found that it cannot be read.
-    pub(super) fn unreadable(&self, now: UnixMillis) -> Record {
+    pub(super) fn unreadable(&self, now: UnixMillis) -> StoredState {
         self.end(State::Dead, self.receipts.clone(), UNREADABLE.to_owned(), now)
     }
 
     /// After it was not worth delivering any more.
-    pub(super) fn expired(&self, now: UnixMillis) -> Record {
+    pub(super) fn expired(&self, now: UnixMillis) -> StoredState {
         self.end(State::Expired, Receipts::default(), EXPIRED.to_owned(), now)
     }
 
     /// After it fell due while the occurrence before it had not ended.
-    pub(super) fn skipped(&self, now: UnixMillis) -> Record {
+    pub(super) fn skipped(&self, now: UnixMillis) -> StoredState {
         self.end(State::Expired, Receipts::default(), SKIPPED.to_owned(), now)
     }
 
     /// After it fell due in a pause.
-    pub(super) fn misfired(&self, becomes: Misfired, now: UnixMillis) -> Record {
+    pub(super) fn misfired(&self, becomes: Misfired, now: UnixMillis) -> StoredState {
         let (state, receipts) = match becomes {
             Misfired::Expired => (State::Expired, Receipts::default()),
             Misfired::Dead => (State::Dead, self.receipts.clone()),
@@ -261,8 +261,8 @@ impl Pending {
         receipts: Receipts,
         outcome: String,
         now: UnixMillis,
-    ) -> Record {
-        Record::Ended(Ended {
+    ) -> StoredState {
+        StoredState::Ended(EndedTask {
             lane: self.lane,
             state,
             finished: now,

@@ -31,7 +31,8 @@ class Told:
 
     def command(self, key):
         one = self.results.get(key, [{}])[0].get("command")
-        return f"`{one.removesuffix(' --store redis')}`" if one else ""
+        words = one.removeprefix("delayd-bench ").removesuffix(" --store redis") if one else ""
+        return words and f"`{words}`"
 
     def moments(self):
         """When each group was measured last."""
@@ -66,15 +67,22 @@ class Row:
 
     def __init__(self, measure, target, command):
         self.measure, self.target, self.command = measure, target, command
-        self.cells, self.ratios = {}, []
+        self.cells, self.ratios = {}, {}
 
     def cell(self, store, text, is_met=None):
         self.cells[store] = text + met(is_met)
 
+    def ratio(self, store, text, part):
+        self.ratios.setdefault(part, {})[store] = text
+
     def line(self):
         cells = [self.cells.get(store, "–") for store in STORES]
-        columns = [self.measure, self.target, *cells, "; ".join(self.ratios), self.command]
-        return f"| {' | '.join(columns)} |"
+        ratios = "; ".join(
+            f"{', '.join(texts.values())} {part}"
+            + ("" if len(texts) == len(STORES) else f" ({', '.join(texts)})")
+            for part, texts in self.ratios.items()
+        )
+        return f"| {' | '.join([self.measure, self.target, *cells, ratios, self.command])} |"
 
 
 def rows(told):
@@ -107,7 +115,7 @@ def _adds(told, connections, target, judge):
         ratio = told.ratio(key, "adds_per_s", f"bare {connections}", "requests_per_s")
         if rate is not None and ratio is not None:
             row.cell(store, f"{number(rate)}/s", judge(store, rate, ratio))
-            row.ratios.append(f"{percent(ratio)} of bare axum ({store})")
+            row.ratio(store, percent(ratio), "of bare axum")
     return row
 
 
@@ -124,7 +132,7 @@ def _batch(told):
     raw = told.figure("raw redis", "batch_256_tasks_per_s")
     rate = told.figure("batch redis", "adds_per_s")
     if raw and rate:
-        row.ratios.append(f"{percent(rate / raw)} of raw Redis in pipelines of 256 (redis)")
+        row.ratio("redis", percent(rate / raw), "of raw Redis in pipelines of 256")
     return row
 
 
@@ -139,7 +147,7 @@ def _burst(told):
         if rate is not None:
             row.cell(store, f"{number(rate)}/s, drained in {number(took, 2)} s", rate >= 35_000)
             if calls:
-                row.ratios.append(f"{percent(rate / calls)} of reqwest → axum ({store})")
+                row.ratio(store, percent(rate / calls), "of reqwest → axum")
     return row
 
 
@@ -182,10 +190,10 @@ def _disk(told):
                         key, "lateness_p99_ms", f"steady {other} {rate} {store}", "lateness_p99_ms")
             good = is_good(p50, p99) if is_good else ratios.get("memory", 9) <= 2
             row.cell(store, f"p50 {number(p50, 1)}, p99 {number(p99, 1)} ms", good)
-            row.ratios += [
-                f"p99 {number(ratio, 1)} times that on {PLACES[other]} ({store})"
-                for other, ratio in ratios.items() if other != "slow"
-            ]
+            for other in ("disk", "memory"):
+                if other in ratios:
+                    times = number(ratios[other], 1)
+                    row.ratio(store, times, f"times the p99 on {PLACES[other]}")
         yield row
     row = Row("add, one per request, 64 connections: on a disk; on tmpfs",
               "≥ 60 % of bare axum on both", told.command("steady disk add embedded"))
@@ -197,7 +205,8 @@ def _disk(told):
         if all(ratios):
             text = "; ".join(f"{number(rate)}/s" for rate in rates)
             row.cell(store, text, min(ratios) >= 0.6)
-            row.ratios.append(f"{'; '.join(map(percent, ratios))} of bare axum ({store})")
+            for place, ratio in zip(("a disk", "tmpfs"), ratios):
+                row.ratio(store, percent(ratio), f"of bare axum, on {place}")
     yield row
 
 
@@ -232,7 +241,7 @@ def _over_topics(told):
         ratio = told.ratio(key, "adds_per_s", f"topics 1 {store}", "adds_per_s")
         if rate is not None and ratio is not None:
             row.cell(store, f"{number(rate)}/s", ratio >= 0.85)
-            row.ratios.append(f"{percent(ratio)} of adds to one topic ({store})")
+            row.ratio(store, percent(ratio), "of adds to one topic")
     return row
 
 
@@ -258,7 +267,7 @@ def _far(told):
         if rate is not None and ratio is not None:
             is_met = ratio >= 0.7 if trip == 2 else rate >= 10_000
             row.cell("redis", f"{number(rate)}/s", is_met)
-            row.ratios.append(f"{percent(ratio)} of Redis without the distance")
+            row.ratio("redis", percent(ratio), "of Redis without the distance")
         yield row
         p50, p99 = (told.figure(keys["lateness"], f"lateness_{of}_ms") for of in ("p50", "p99"))
         most = {2: (3.5, 6), 10: (12, None)}[trip]
@@ -295,8 +304,8 @@ def _flood(told):
     command = told.command("flood embedded")
     measure = f"one topic, {number(tasks)} due at once: quiet topics' p99 meanwhile"
     quiet = Row(measure, "≤ 50 ms", command)
-    memory = Row("… resident memory of delayd, at most", "≤ 300 MB", command)
-    script = Row("… 99.9 % of the scripts of Redis", "≤ 5 ms", command)
+    memory = Row("… resident memory of delayd, at most", "≤ 300 MB", "")
+    script = Row("… 99.9 % of the scripts of Redis", "≤ 5 ms", "")
     for store in STORES:
         key = f"flood {store}"
         p99 = told.figure(key, "lateness_p99_ms")
@@ -308,10 +317,7 @@ def _flood(told):
     most = told.figure("flood redis", "redis_scripts_p999_ms")
     if most is not None:
         script.cell("redis", f"{number(most, 1)} ms", most <= 5)
-        stall = told.figure("stalls", "longest_ms")
-        if stall is not None:
-            script.ratios.append(f"the machine's own stalls: up to {number(stall, 1)} ms")
-    once = Row("… duplicates, of all tasks", "0", command)
+    once = Row("… duplicates, of all tasks", "0", "")
     for store in STORES:
         # A run with a duplicate has no figures.
         if told.figure(f"flood {store}", "flood_tasks") is not None:
@@ -368,7 +374,7 @@ def _pull(told):
 
 def table(told):
     head = [
-        "| measure | target | embedded | Redis everysec | ratio to a part | command |",
+        "| measure | target | embedded | Redis everysec | ratio to a part | `delayd-bench` |",
         "|---|---|---|---|---|---|",
     ]
     return "\n".join([*head, *(row.line() for row in rows(Told(told)))])
@@ -444,11 +450,10 @@ def write(root, told):
         "# Performance",
         paragraph("""
             The performance of delayd on one machine, which it shares with the load generator, the
-            receiver and Redis. `scripts/bench --write` measures and writes this page;
-            [`delayd-bench`](operations/observe.md#measure-it) runs each scenario alone. For missed
-            targets, see [limits](performance/limits.md); for larger deployments, see the [capacity
-            model](performance/capacity.md); for figures under faults, see
-            [reliability](RELIABILITY.md).
+            receiver and Redis. `scripts/bench --write` writes this page;
+            [`delayd-bench`](operations/observe.md#measure-it) runs one scenario. See also [missed
+            targets](performance/limits.md), the [capacity model](performance/capacity.md) for
+            larger deployments, and figures [under faults](RELIABILITY.md).
         """),
     ]
     if told["short"]:
@@ -456,17 +461,17 @@ def write(root, told):
         sections.append(f"**{text}**")
     sections += [
         paragraph("""
-            Every figure counts verified work only: each task was accepted, arrived exactly once,
-            and not before its due millisecond. Throughput is measured in a closed loop, and
-            lateness in an open one. A figure of several rounds is the median. ✓ and ✗ say whether
-            the target was met, and – that nothing was measured.
+            Each task of a figure was accepted, arrived exactly once, and not before its due
+            millisecond. Throughput is measured in a closed loop, and lateness in an open one. A
+            figure of several rounds is the median. ✓ and ✗ say whether the target was met, and –
+            that nothing was measured. Of two ratios, the first is that of the embedded store.
         """),
         table(told),
         "## Parts and peers",
         parts(shown),
         paragraph("""
             The two peers do less for each task: BullMQ calls a function in its own process, and
-            beanstalkd answers on an open socket. delayd sends an HTTP request to a receiver.
+            beanstalkd answers on an open socket.
         """),
     ]
     if told["defects"]:
@@ -487,14 +492,17 @@ def items(lines):
 def machine(told, shown):
     """Paragraphs on the machine, and on when each group was measured."""
     had = told["machine"]
-    moments = ", ".join(f"{group} {at}" for group, at in sorted(shown.moments().items()))
+    days = {}
+    for group, at in sorted(shown.moments().items()):
+        days.setdefault(at.split()[0], []).append(group)
+    moments = "; ".join(f"{day} {', '.join(groups)}" for day, groups in sorted(days.items()))
     return map(paragraph, [
         f"""
         {had['cpus']} processors ({had['model']}), {had['memory_gib']} GiB, {had['system']}; Redis
         {had['redis']}, AOF everysec; {had['delayd']}. Each content has 200 bytes.
         """,
-        f"Last measured (UTC): {moments}.",
+        f"Last measured: {moments}.",
         """
-        Such machines are noisy: ratios within one run are more reliable than single figures.
+        Ratios within one run are more reliable than single figures.
         """,
     ])

@@ -287,7 +287,7 @@ fn the_checkpoint_thread_ends_after_the_last_sync() {
         health: Arc::new(StoreHealth::new()),
         hints: broadcast::channel(1).0,
         disk: Default::default(),
-        writer: Arc::default(),
+        writer: std::thread::current(),
         checkpoints,
     };
     gate.let_end(0);

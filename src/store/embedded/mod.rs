@@ -8,11 +8,10 @@
 //!
 //! One connection writes (`threads/writer`, fed by `write_queue`). It carries out waiting jobs in
 //! one transaction, and commits it without an fsync. Workers' claims and settles are answered then.
-//! The sync thread (`threads/syncer`) makes the log durable, and answers all others. It uses that
-//! connection in turn with the writer thread (`threads/shared_writer`). Two threads read committed
-//! states for callers. A third does so for `waiting`, `forecast`, a thorough `sample` and `check`,
-//! which may take long, and a fourth for workers, adds and probes (`reader`). One thread copies the
-//! log into the file meanwhile (`disk/checkpoint`).
+//! The sync thread (`threads/syncer`) makes the log durable, and answers all others. Two threads
+//! read committed states for callers. A third does so for `waiting`, `forecast`, a thorough
+//! `sample` and `check`, which may take long, and a fourth for workers, adds and probes (`reader`).
+//! One thread copies the log into the file meanwhile (`disk/checkpoint`).
 //!
 //! Each verb of the contract stands in the file of its work, and sends it to a thread. Writes go to
 //! the writer and short reads to the readers. Reads that take longer the more is stored go to the
@@ -289,22 +288,18 @@ impl Embedded {
             space,
         };
         let inbox = threads::inbox::Inbox::new(jobs, Arc::clone(&confirmations));
-        let writer = Arc::new(threads::shared_writer::SharedWriter::new(inbox, writer));
+        let mut handles = vec![spawn("store-writer", move || writer.run(inbox))?];
         let syncer = threads::syncer::Syncer {
             log: open_log_sync(log),
-            confirmations: Arc::clone(&confirmations),
+            confirmations,
             pace,
             health: Arc::clone(&health),
             hints: hints.clone(),
             disk,
-            writer: Arc::clone(&writer),
+            writer: handles[0].thread().clone(),
             checkpoints,
         };
-        let writer_health = Arc::clone(&health);
-        let mut handles = vec![
-            spawn("store-writer", move || writer.run(&confirmations, &writer_health))?,
-            spawn("store-sync", move || syncer.run())?,
-        ];
+        handles.push(spawn("store-sync", move || syncer.run())?);
         let readers = short.into_iter().map(|reader| ("store-reader", reader));
         let readers = readers.chain(long.map(|reader| ("store-scan", reader)));
         for (name, reader) in readers.chain(brief.map(|reader| ("store-poll", reader))) {

@@ -96,8 +96,8 @@ impl Inbox {
         Self { jobs, confirmations, undoable, deferrable, begun: VecDeque::new() }
     }
 
-    /// For the writer thread. The waker is called when there may be more to do: by the queues, or
-    /// by the sync thread.
+    /// The waker is called when there may be more to do. The sync thread wakes the writer thread,
+    /// too.
     pub(crate) fn next(&mut self, waker: &Waker) -> NextStep {
         let Self { jobs: queues, undoable, deferrable, .. } = self;
         let is_closed = take(&mut queues.undoable, waker, |job| {
@@ -112,25 +112,6 @@ impl Inbox {
         } else {
             NextStep::Wait(self.undoable.left().into_iter().chain(self.deferrable.left()).min())
         }
-    }
-
-    /// For the sync thread: one transaction with promised work, and with undoable work whose pause
-    /// is over or which it ends. May be empty. The waker is called when the writer thread has more
-    /// to do.
-    pub(crate) fn next_promised(&mut self, waker: &Waker) -> Vec<Box<dyn Job>> {
-        if self.begin(waker) {
-            waker.wake_by_ref();
-        }
-        match self.begun.is_empty() {
-            true => Vec::new(),
-            false => self.transaction(false),
-        }
-    }
-
-    /// Whether promised work may be waiting although the last transaction is concluded and no sync
-    /// is needed.
-    pub(crate) fn may_have_more(&self) -> bool {
-        !self.begun.is_empty() || self.confirmations.may_begin()
     }
 
     /// Begins a batch if none has begun and the last one is confirmed. Returns whether the queue is
@@ -217,9 +198,6 @@ fn take(
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::sync::atomic::AtomicUsize;
-    use std::sync::atomic::Ordering::Relaxed;
-    use std::task::Wake;
 
     use futures_util::FutureExt;
 
@@ -307,40 +285,6 @@ mod tests {
         assert!(has_ended(&mut inbox));
     }
 
-    /// Counts its calls.
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Relaxed);
-        }
-    }
-
-    /// Each batch woke the writer thread, which could only wait for the sync.
-    #[test]
-    fn the_writer_thread_is_woken_by_work_after_an_empty_queue_and_by_its_end() {
-        let (queue, jobs, _) = WriteQueue::new(Arc::default());
-        let mut inbox = Inbox::new(jobs, Arc::default());
-        let wakes = Arc::<Wakes>::default();
-        let (waker, count) = (Waker::from(Arc::clone(&wakes)), || wakes.0.load(Relaxed));
-        let queued = || {
-            let mut job = Box::pin(queue.run(1, |_| Ok(())));
-            assert!(job.as_mut().now_or_never().is_none());
-            job
-        };
-        let _first = (queued(), queued());
-        assert_eq!(inbox.next_promised(&waker).len(), 2);
-        let _second = queued();
-        assert_eq!((inbox.next_promised(&waker).len(), count()), (1, 0));
-        assert_eq!((inbox.next_promised(&waker).len(), count()), (0, 0));
-        let _third = queued();
-        assert_eq!((inbox.next_promised(&waker).len(), count()), (1, 1));
-        queue.close();
-        assert_eq!((inbox.next_promised(&waker).len(), count()), (0, 2));
-        assert!(has_ended(&mut inbox));
-    }
-
     /// A batch whose jobs were all answered needs no sync, and nothing looked at the next one.
     #[test]
     fn work_behind_a_full_batch_that_waits_for_no_sync_is_looked_at() {
@@ -350,8 +294,6 @@ mod tests {
         for job in &mut jobs {
             assert!(job.as_mut().now_or_never().is_none());
         }
-        assert_eq!(inbox.next_promised(Waker::noop()).len(), 1);
-        assert!(inbox.may_have_more());
-        assert_eq!(write_at_once(&mut inbox), 1);
+        assert_eq!((write_at_once(&mut inbox), write_at_once(&mut inbox)), (1, 1));
     }
 }

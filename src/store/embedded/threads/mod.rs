@@ -4,7 +4,6 @@ pub(crate) mod confirmations;
 pub(crate) mod inbox;
 pub(crate) mod queue;
 pub(crate) mod reader;
-pub(crate) mod shared_writer;
 pub(crate) mod syncer;
 pub(crate) mod write_queue;
 pub(crate) mod writer;

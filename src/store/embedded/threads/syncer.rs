@@ -1,5 +1,4 @@
-//! The thread that makes the log durable, and then answers what is promised to be durable. Before
-//! the next fsync it carries out the promised work that has gathered during the last one.
+//! The thread that makes the log durable, and then answers what is promised to be durable.
 //!
 //! # Invariants
 //!
@@ -10,11 +9,11 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::thread::Thread;
 
 use tokio::sync::broadcast;
 
 use super::confirmations::Confirmations;
-use super::shared_writer::SharedWriter;
 use crate::metrics::DiskMetrics;
 use crate::store::embedded::disk::fault::{PanicGuard, StoreHealth};
 use crate::store::embedded::disk::wal_sync::{LogSync, SyncPace};
@@ -28,7 +27,8 @@ pub(crate) struct Syncer {
     pub(crate) health: Arc<StoreHealth>,
     pub(crate) hints: broadcast::Sender<Hint>,
     pub(crate) disk: DiskMetrics,
-    pub(crate) writer: Arc<SharedWriter>,
+    /// The writer thread. It begins the next promised work after a sync.
+    pub(crate) writer: Thread,
     /// Held until the end: the checkpoint thread's last copy comes after the last sync.
     pub(crate) checkpoints: SyncSender<()>,
 }
@@ -38,7 +38,7 @@ impl Syncer {
     pub(crate) fn run(mut self) {
         let health = Arc::clone(&self.health);
         let confirmations = Arc::clone(&self.confirmations);
-        let (hints, writer) = (self.hints.clone(), Arc::clone(&self.writer));
+        let (hints, writer) = (self.hints.clone(), self.writer.clone());
         let _waiters = EndGuard {
             confirmations: &confirmations,
             health: &health,
@@ -57,7 +57,7 @@ impl Syncer {
             for awaiting in confirmed {
                 awaiting.answer(&synced, &self.hints);
             }
-            writer.write_promised();
+            writer.unpark();
         }
         drop(self.checkpoints);
     }
@@ -80,7 +80,7 @@ struct EndGuard<'a> {
     confirmations: &'a Confirmations,
     health: &'a StoreHealth,
     hints: &'a broadcast::Sender<Hint>,
-    writer: &'a SharedWriter,
+    writer: &'a Thread,
 }
 
 impl Drop for EndGuard<'_> {
@@ -88,6 +88,6 @@ impl Drop for EndGuard<'_> {
         for awaiting in self.confirmations.end() {
             awaiting.answer(&self.health.check(), self.hints);
         }
-        self.writer.wake();
+        self.writer.unpark();
     }
 }

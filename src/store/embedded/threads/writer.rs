@@ -20,15 +20,18 @@
 //! - The cache of the [`WriteTx`] is dropped when a transaction fails.
 
 use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
 
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::broadcast;
 
 use super::confirmations::{Awaiting, Confirmations};
+use super::inbox::{Inbox, NextStep};
 use super::write_queue::{Job, Watchdog};
 use crate::model::clock::Clock;
 use crate::store::embedded::disk::checkpoint;
-use crate::store::embedded::disk::fault::StoreHealth;
+use crate::store::embedded::disk::fault::{PanicGuard, StoreHealth};
 use crate::store::embedded::disk::space::Space;
 use crate::store::embedded::disk::wal_sync::SyncPace;
 use crate::store::embedded::write_tx::hints::TxHints;
@@ -74,8 +77,25 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
+    /// The writer thread: works until the queues are closed and empty.
+    pub(crate) fn run(self, inbox: Inbox) {
+        let (confirmations, health) = (Arc::clone(&self.confirmations), Arc::clone(&self.health));
+        // Dropped last: the last copy of the log follows, and needs a closed connection.
+        let _end = CloseGuard(&confirmations);
+        let (mut writer, mut inbox) = (self, inbox);
+        let _guard = PanicGuard(&health);
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        loop {
+            match inbox.next(&waker) {
+                NextStep::Write(jobs) => writer.write(jobs),
+                NextStep::Wait(limit) => limit.map_or_else(thread::park, thread::park_timeout),
+                NextStep::End => return,
+            }
+        }
+    }
+
     /// Carries out jobs, and answers those that wait for no sync.
-    pub(crate) fn write(&mut self, jobs: Vec<Box<dyn Job>>) {
+    fn write(&mut self, jobs: Vec<Box<dyn Job>>) {
         self.watchdog.step();
         let jobs = self.turn_away(jobs);
         self.carry_out(jobs);
@@ -258,5 +278,23 @@ impl Writer {
             }
             Err(error) => tracing::warn!("Looking after the write-ahead log failed: {error}"),
         }
+    }
+}
+
+/// Wakes the writer thread when a job is queued.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Tells the sync thread that the writer thread has ended.
+struct CloseGuard<'a>(&'a Confirmations);
+
+impl Drop for CloseGuard<'_> {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }

@@ -125,6 +125,6 @@ impl AuditEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
     pub entries: Vec<AuditEntry>,
-    /// For the next page; absent on the last page.
+    /// For the next page; null on the last page.
     pub cursor: Option<String>,
 }

@@ -174,7 +174,7 @@ pub struct Note {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page {
     pub tasks: Vec<Entry>,
-    /// For the next page; absent on the last page.
+    /// For the next page; null on the last page.
     pub cursor: Option<String>,
     /// With a filter, or of a search: how many tasks were looked at.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2294,7 +2294,7 @@ export interface components {
         };
         /** @description A page of the audit log, the newest entry first. */
         AuditPageAnswer: {
-            /** @description For the next page; absent on the last page. */
+            /** @description For the next page; null on the last page. */
             cursor?: string | null;
             /** @description 0: success. */
             dm_error: number;
@@ -3365,7 +3365,7 @@ export interface components {
         OverviewRequest: Record<string, never>;
         /** @description A page of a list. */
         PageAnswer: {
-            /** @description For the next page; absent on the last page. */
+            /** @description For the next page; null on the last page. */
             cursor?: string | null;
             /** @description 0: success. */
             dm_error: number;

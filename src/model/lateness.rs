@@ -288,6 +288,8 @@ mod tests {
         check((150, 500), (200, 250), [250, 0, 100, 0, 0, 0, 0]);
         check((200, 500), (100, 200), [300, 0, 0, 0, 0, 0, 0]);
         check((300, 500), (400, 600), [100, 100, 0, 0, 0, 0, 0]);
+        // What lies between two delays belongs to the longest, too.
+        check((0, 500), (400, 410), [190, 0, 310, 0, 0, 0, 0]);
         check((10, 10), (0, 600), [0; 7]);
         check((20, 10), (0, 600), [0; 7]);
         let mut now = LastDelay::default();

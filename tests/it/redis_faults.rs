@@ -367,10 +367,10 @@ async fn a_broken_lane_after_an_outage_does_not_stop_the_others() {
     delayd.wait_for_state("b", id, "delivered").await;
 }
 
-/// Redis refuses to publish. One line tells of it, and what was refused is published when Redis
-/// allows it again.
+/// Redis refuses to publish. One line tells of it. What was refused is dropped, because the polls
+/// of the others find it; what comes once Redis allows it again is published.
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_that_redis_refuses_are_logged_once_and_sent_later() {
+async fn messages_that_redis_refuses_are_logged_once_and_later_ones_are_sent() {
     let server = Server::start();
     let receiver = Receiver::answering(|_| Answer::Status(200)).await;
     let delayd = Program::start(
@@ -385,10 +385,10 @@ async fn messages_that_redis_refuses_are_logged_once_and_sent_later() {
         delayd.add(pull(topic)).await;
         delayd.wait_for_log("refuses messages to other instances").await;
     }
-    // Each message is tried five times a second: both have been refused more than once.
     delayd.lives_for(Duration::from_secs(1)).await;
     assert_eq!(delayd.log().matches("refuses messages to other instances").count(), 1);
     assert_eq!(server.calls("publish"), published);
     server.command(&["ACL", "SETUSER", "default", "+publish"]);
-    assert!(poll::until(async || server.calls("publish") >= published + 2).await);
+    delayd.add(pull("c")).await;
+    assert!(poll::until(async || server.calls("publish") > published).await);
 }

@@ -151,7 +151,7 @@ fn plan_of(topic: &TopicEntry, schedule: &Schedule) -> Option<Plan> {
     {
         plan.missed = Some((recurrence.missed(cursor, now), now));
     }
-    let due = recurrence.due(topic.topic.as_str(), schedule.name.as_str(), &nominal);
+    let due = nominal.moment;
     let occurrence = Occurrence {
         name: schedule.name.clone(),
         moment: nominal.moment,

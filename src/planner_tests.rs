@@ -16,7 +16,6 @@ fn schedule(misfire: MisfireRule, cursor: Option<&str>, since: i64, now: i64) ->
         zone: "UTC".into(),
         start: None,
         end: Some(at(86_400)),
-        jitter_ms: 0,
         misfire,
         overlap: Overlap::Skip,
         destination: "sn".parse::<Destination>().unwrap(),

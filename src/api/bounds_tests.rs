@@ -126,7 +126,7 @@ fn hostile(length: usize) -> Vec<(&'static str, String)> {
         (SCHEDULE_ADOPT, filled(length, r#"{"topic":"t","records":["#, |_| "{}".into(), "]}")),
         (SCHEDULE_ADOPT, adopted(&format!(r#""cursor":"{}""#, long("9")), r#""cron":"@daily""#)),
         (SCHEDULE_ADOPT, adopted(r#""cursor":null"#, &format!(r#""cron":"{}""#, long("*,")))),
-        (SCHEDULE_ADOPT, adopted(r#""cursor":null"#, &format!(r#""jitter_ms":{}"#, long("9")))),
+        (SCHEDULE_ADOPT, adopted(r#""cursor":null"#, &format!(r#""every_ms":{}"#, long("9")))),
         (SCHEDULE_ADOPT, adopted(r#""cursor":null"#, &format!(r#""{}":1"#, long("x")))),
         (
             SCHEDULE_ADOPT,

@@ -46,7 +46,6 @@ pub fn request(bytes: &[u8]) {
     reads::<schedule::transfer::MovedRequest>(bytes);
     reads::<schedule::adopt::Request>(bytes);
     reads::<schedule::manage::ListRequest>(bytes);
-    reads::<schedule::add::BackfillRequest>(bytes);
     reads::<policy::Request>(bytes);
     reads::<destination::HoldRequest>(bytes);
 }

@@ -89,7 +89,6 @@ fn decision(path: &str) -> Decision {
         | "/delay/schedule/resume"
         | "/delay/schedule/delete"
         | "/delay/schedule/run"
-        | "/delay/schedule/backfill"
         | "/delay/schedule/records"
         | "/delay/schedule/moved"
         | "/delay/schedule/adopt" => Decision::Refused,
@@ -151,10 +150,6 @@ fn bodies(path: &str, ids: &[u64]) -> Vec<Value> {
         "/delay/schedule/list" => vec![json!({"topic": "t"})],
         "/delay/schedule/set" => vec![json!({
             "topic": "t", "schedule": "s", "every": "1h", "content": {"sn": SERVICE, "url": "/"},
-        })],
-        "/delay/schedule/backfill" => vec![json!({
-            "topic": "t", "schedule": "s", "from": "2026-01-01T00:00:00Z",
-            "to": "2026-01-01T00:00:00Z",
         })],
         "/delay/schedule/records" => vec![json!({"topic": "t"})],
         "/delay/schedule/moved" => vec![json!({"topic": "t", "schedules": []})],

@@ -19,7 +19,7 @@ impl ScheduleMetrics {
         registry.register(
             "schedule_occurrences",
             "Occurrences of recurring schedules that this instance planned. Not counted: those of \
-             run and backfill",
+             run",
             metrics.planned.clone(),
         );
         registry.register(

@@ -30,11 +30,11 @@ This page is generated from the declarations in `src/metrics`.
 
 The lateness of a task is the time from its due time to its first callback, or until a consumer has
 it. A task that was due before it was added is due when it was added. Later attempts are not
-counted: they are as late as the backoff says. Nor is a task whose first lease was lost before its
-call. Until the claim is sent, delays are noted as they begin and end: the culprit of the longest
-one is charged with the time from the beginning of the first delay to the end of the last one, and
-`delayd` with the rest, or `consumer` until the consumer came. The claim, and an extension of the
-lease, are charged to `store`, and the time from there to the call to `delayd`.
+counted: they are as late as the backoff says. A task is counted when its first call has ended; if
+delayd dies before, it is not. Until the claim is sent, delays are noted as they begin and end: the
+culprit of the longest one is charged with the time from the beginning of the first delay to the end
+of the last one, and `delayd` with the rest, or `consumer` until the consumer came. The claim, and
+an extension of the lease, are charged to `store`, and the time from there to the call to `delayd`.
 
 | culprit | while |
 |---|---|

@@ -20,7 +20,6 @@ on_both_stores!(
     a_pause_ends_with_the_next_moment_and_a_deleted_schedule_is_gone,
     a_set_changes_only_what_differs,
     a_run_with_the_same_key_is_the_same_task,
-    a_backfill_that_is_repeated_adds_nothing,
     a_wrong_schedule_is_refused_with_a_sentence,
     the_commands_do_what_the_calls_do,
 );
@@ -299,8 +298,7 @@ async fn a_set_changes_only_what_differs(kept: Kept) {
         (&json!("created"), &json!("Asia/Shanghai"))
     );
     let waits = created["recent"][0]["task_id"].as_u64().unwrap();
-    let same =
-        set(&delayd, json!({"zone": "Asia/Shanghai", "cron": " 0 0 1 1 * ", "jitter": 0})).await;
+    let same = set(&delayd, json!({"zone": "Asia/Shanghai", "cron": " 0 0 1 1 * "})).await;
     assert_eq!(same["result"], "unchanged");
     for field in ["set_ms", "recent", "next"] {
         assert_eq!(same[field], created[field], "{same}");
@@ -376,53 +374,6 @@ async fn a_run_with_the_same_key_is_the_same_task(kept: Kept) {
     assert_eq!((conflict.status, &conflict.body["dm_error"]), (422, &json!(1022)), "{conflict:?}");
 }
 
-async fn a_backfill_that_is_repeated_adds_nothing(kept: Kept) {
-    let receiver = Receiver::start().await;
-    let delayd = kept.start(&[service("message.call", &receiver)]).await;
-    set(&delayd, json!({"cron": "30 2 * * *", "zone": "Europe/Berlin"})).await;
-    // The night of 29 March skips 02:30.
-    let span = json!({"from": "2026-03-28 00:00", "to": "2026-03-30 23:00"});
-    let answer = call(&delayd, "backfill", span.clone()).await.ok().body;
-    assert_eq!(
-        answer,
-        json!({"dm_error": 0, "error_msg": "操作成功", "added": 3, "duplicates": 0, "failed": 0})
-    );
-    let mut moments: Vec<_> =
-        receiver.wait_for(3).await.iter().map(|seen| Moment::of(seen).moment).collect();
-    moments.sort_unstable();
-    assert_eq!(moments, [1_774_661_400_000, 1_774_746_000_000, 1_774_830_600_000]);
-    let ids: std::collections::BTreeSet<_> = receiver
-        .seen()
-        .iter()
-        .map(|seen| seen.headers["webhook-id"].to_str().unwrap().to_owned())
-        .collect();
-    assert!(ids.len() == 3 && ids.iter().all(|id| id.contains("-s")), "{ids:?}");
-    let wider = json!({"from": "2026-03-27 00:00", "to": "2026-03-30 23:00"});
-    for (span, added, duplicates) in [(span, 0, 3), (wider, 1, 3)] {
-        let answer = call(&delayd, "backfill", span).await.ok().body;
-        assert_eq!((&answer["added"], &answer["duplicates"]), (&json!(added), &json!(duplicates)));
-    }
-    receiver.wait_for(4).await;
-    delayd.lives_for(Duration::from_secs(1)).await;
-    assert_eq!(receiver.seen().len(), 4);
-
-    set(&delayd, json!({"cron": "* * * * *", "zone": "UTC"})).await;
-    let refused = async |from: &str, to: &str, says: &str| {
-        let answer = call(&delayd, "backfill", json!({"from": from, "to": to})).await;
-        let said = answer.body["error_msg"].as_str().unwrap().to_owned();
-        assert!(answer.status == 400 && said.starts_with(says), "{answer:?}");
-    };
-    let most = "to: expected at most 1000 moments in one backfill; the first 1000 end at \
-                2026-03-01T16:39:00+00:00";
-    refused("2026-03-01 00:00", "2026-03-01 16:40", most).await;
-    refused("2026-03-02 00:00", "2026-03-01 00:00", "to: expected a moment").await;
-    refused("2026-03-02 00:00", "2099-03-01 00:00", "to: expected a moment").await;
-    refused("2026-03-02", "2026-03-03 00:00", "from: expected a time").await;
-    let all = json!({"from": "2026-03-01 00:00", "to": "2026-03-01 16:39", "topic": "t"});
-    let answer = call(&delayd, "backfill", all).await.ok().body;
-    assert_eq!((&answer["added"], &answer["failed"]), (&json!(1000), &json!(0)), "{answer}");
-}
-
 async fn a_wrong_schedule_is_refused_with_a_sentence(kept: Kept) {
     let receiver = Receiver::start().await;
     let sets = [service("message.call", &receiver), "limits.content=\"1KiB\"".to_owned()];
@@ -468,8 +419,6 @@ async fn a_wrong_schedule_is_refused_with_a_sentence(kept: Kept) {
             json!({"start": "2031-01-01T00:00:00Z", "end": "2030-01-01T00:00:00Z"}),
             "end: expected a moment that is not before start",
         ),
-        (json!({"jitter": "25h"}), "jitter: expected at most 1d"),
-        (json!({"jitter": "24h"}), "jitter: expected at most 1d, and less than"),
         (json!({"max_attempts": 0}), "max_attempts: "),
         (json!({"on_dead": {"sn": "nobody", "url": "/x"}}), "on_dead.sn"),
         (json!({"corn": "@daily"}), "unknown field \"corn\""),
@@ -488,7 +437,6 @@ async fn a_wrong_schedule_is_refused_with_a_sentence(kept: Kept) {
     }
     let key = json!({"topic": "t", "schedule": "s", "idempotency_key": "k".repeat(101)});
     check("run", key, 400, "idempotency_key: must be 1 to 100 bytes long").await;
-    check("backfill", json!({"topic": "t", "schedule": "s"}), 400, "from: is missing").await;
     check("preview", json!({"cron": "@daily", "count": 1001}), 400, "count: must be").await;
     assert_eq!(get(&delayd).await["cron"], "@yearly");
     assert!(receiver.seen().is_empty());
@@ -531,11 +479,7 @@ async fn the_commands_do_what_the_calls_do(kept: Kept) {
     assert!(
         done(&["run", "bill", "nightly", "--idempotency-key", "k"]).await.contains("duplicate")
     );
-    let span = ["--from", "2026-11-01 00:00", "--to", "2026-11-03 00:00"];
-    let backfill = [&["backfill", "bill", "nightly"][..], &span].concat();
-    let filled = done(&backfill).await;
-    assert!(filled.contains("added       2"), "{filled}");
-    receiver.wait_for(3).await;
+    receiver.wait_for(1).await;
 
     assert!(done(&["pause", "bill", "nightly"]).await.contains("paused since"));
     assert!(done(&["list", "bill"]).await.contains("paused"));

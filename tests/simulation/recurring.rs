@@ -118,7 +118,6 @@ fn definition(number: usize, which: usize, defined: Defined) -> Definition {
         zone: "UTC".into(),
         start: None,
         end: None,
-        jitter_ms: 0,
         misfire,
         overlap,
         destination: service_name(service).parse().expect("a service's name"),

@@ -29,7 +29,6 @@ fn definition(misfire: MisfireRule, content: &str) -> String {
         zone: "UTC".into(),
         start: None,
         end: None,
-        jitter_ms: 0,
         misfire,
         overlap: Overlap::Allow,
         destination: "message.call".parse().unwrap(),

@@ -64,8 +64,8 @@ pub use record::{
 };
 pub use request::*;
 pub use schedule::{
-    ScheduleBackfilled, ScheduleChange, ScheduleMisfire, ScheduleMoment, ScheduleOccurrence,
-    ScheduleOverlap, SchedulePreview, ScheduleRan, ScheduleShown, Schedules, TaskSchedule,
+    ScheduleChange, ScheduleMisfire, ScheduleMoment, ScheduleOccurrence, ScheduleOverlap,
+    SchedulePreview, ScheduleRan, ScheduleShown, Schedules, TaskSchedule,
 };
 pub use schedule_record::{
     ScheduleAdoptAnswer, ScheduleAdoptItem, ScheduleKept, ScheduleRecord, ScheduleRecords,

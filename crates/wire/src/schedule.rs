@@ -60,8 +60,6 @@ pub struct ScheduleShown {
     pub start_ms: Option<UnixMillis>,
     /// No moment lies after it.
     pub end_ms: Option<UnixMillis>,
-    /// The jitter in milliseconds.
-    pub jitter_ms: u64,
     /// What becomes of moments that were missed.
     pub misfire: ScheduleMisfire,
     /// What becomes of an occurrence that falls due while an earlier one runs.
@@ -146,17 +144,6 @@ pub struct ScheduleRan {
     /// An earlier run with the same idempotency key had stored the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
-}
-
-/// The answer to a backfill.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ScheduleBackfilled {
-    /// How many occurrences were added.
-    pub added: u64,
-    /// How many an earlier backfill had added.
-    pub duplicates: u64,
-    /// How many could not be added. Repeat the call.
-    pub failed: u64,
 }
 
 /// The next moments of a recurring schedule.

@@ -64,17 +64,10 @@ pub(super) fn schedules() -> Vec<Route> {
             "/delay/schedule/run",
             "Add an occurrence of a recurring schedule now",
             (&[Produce], Topic),
-            schedule::add::run,
+            schedule::run::run,
         )
         .errors(&[1004, 1022])
         .takes_key(),
-        Route::call(
-            "/delay/schedule/backfill",
-            "Add the occurrences of past moments",
-            (&[Admin], Topic),
-            schedule::add::backfill,
-        )
-        .errors(&[1004, 1022]),
         Route::call(
             "/delay/schedule/records",
             "Show whole recurring schedules, or pause them for a move to another store",

@@ -2,9 +2,9 @@
 
 use clap::Subcommand;
 use delayd_wire::{
-    Nothing, ScheduleBackfillRequest, ScheduleBackfilled, ScheduleListRequest, ScheduleMoment,
-    ScheduleOccurrence, SchedulePreview, SchedulePreviewRequest, ScheduleRan, ScheduleRequest,
-    ScheduleRunRequest, ScheduleShown, Schedules, Span,
+    Nothing, ScheduleListRequest, ScheduleMoment, ScheduleOccurrence, SchedulePreview,
+    SchedulePreviewRequest, ScheduleRan, ScheduleRequest, ScheduleRunRequest, ScheduleShown,
+    Schedules, Span,
 };
 
 use super::cell::{Cell, settings, whole};
@@ -25,8 +25,7 @@ Examples:
   delayd schedule set bills nightly --cron '30 2 * * *' '{\"sn\":\"message.call\",\"url\":\"/run\"}'
   delayd schedule get bills nightly
   delayd schedule pause bills nightly
-  delayd schedule run bills nightly --idempotency-key today
-  delayd schedule backfill bills nightly --from '2026-11-01 00:00' --to '2026-11-08 00:00'")]
+  delayd schedule run bills nightly --idempotency-key today")]
 pub(super) struct Args {
     #[command(subcommand)]
     verb: Verb,
@@ -47,8 +46,6 @@ enum Verb {
     Delete(OneArgs),
     /// Add an occurrence now, beside the plan
     Run(RunArgs),
-    /// Add the occurrences of past moments, at most 1,000 in one call
-    Backfill(BackfillArgs),
     /// Show the next moments of a cron expression, or of a fixed distance
     Preview(PreviewArgs),
 }
@@ -82,22 +79,6 @@ struct RunArgs {
     /// Make the run safe to repeat: with the same key, only one task is stored
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Debug, clap::Args)]
-struct BackfillArgs {
-    /// The topic
-    topic: Topic,
-    /// The schedule
-    schedule: ScheduleName,
-    /// The first moment: RFC 3339, or a local time in the zone of the schedule
-    #[arg(long, value_name = "TIME")]
-    from: String,
-    /// The last moment; not after now
-    #[arg(long, value_name = "TIME")]
-    to: String,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -156,11 +137,6 @@ pub(super) async fn run(args: Args) -> anyhow::Result<Code> {
             let body = ScheduleRunRequest { topic, schedule, idempotency_key };
             server.ask("/delay/schedule/run", &body, ran).await?;
         }
-        Verb::Backfill(BackfillArgs { topic, schedule, from, to, server }) => {
-            let schedule = schedule.to_string();
-            let body = ScheduleBackfillRequest { topic, schedule, from, to };
-            server.ask("/delay/schedule/backfill", &body, backfilled).await?;
-        }
         Verb::Preview(args) => {
             let PreviewArgs { cron, every, zone, start, end, after, count, server } = args;
             let (zone, count) = (Some(zone), Some(count.into()));
@@ -213,7 +189,6 @@ fn rule(schedule: &ScheduleShown) -> String {
 
 /// The fields of a schedule, and its last occurrences.
 fn shown(schedule: ScheduleShown) -> String {
-    let jitter = Span(std::time::Duration::from_millis(schedule.jitter_ms));
     let next: Vec<_> = schedule.next.iter().map(|next| next.moment.cell()).collect();
     let mut pairs = vec![
         ("topic", schedule.topic.cell()),
@@ -222,7 +197,6 @@ fn shown(schedule: ScheduleShown) -> String {
         ("zone", schedule.zone.cell()),
         ("start", schedule.start_ms.cell()),
         ("end", schedule.end_ms.cell()),
-        ("jitter", jitter.to_string()),
         ("misfire", word(schedule.misfire)),
         ("overlap", word(schedule.overlap)),
         ("sn", schedule.sn.cell()),
@@ -259,14 +233,6 @@ fn ran(ScheduleRan { task_id, due_ms, duplicate, .. }: ScheduleRan) -> String {
     table::pairs(&pairs)
 }
 
-fn backfilled(ScheduleBackfilled { added, duplicates, failed }: ScheduleBackfilled) -> String {
-    table::pairs(&[
-        ("added", added.cell()),
-        ("duplicates", duplicates.cell()),
-        ("failed", failed.cell()),
-    ])
-}
-
 fn previewed(SchedulePreview { moments, .. }: SchedulePreview) -> String {
     let row = |ScheduleMoment { moment_ms, moment }: &ScheduleMoment| {
         vec![moment.cell(), time::rfc3339(UnixMillis(moment_ms.0))]
@@ -287,7 +253,7 @@ mod tests {
     fn schedule(more: Value) -> Value {
         let mut schedule = json!({
             "topic": "bill", "schedule": "nightly", "cron": "30 2 * * *",
-            "zone": "Europe/Berlin", "jitter_ms": 60_000, "misfire": "once", "overlap": "skip",
+            "zone": "Europe/Berlin", "misfire": "once", "overlap": "skip",
             "sn": "message.call", "paused": false, "set_ms": 1_795_234_567_042_i64,
             "next": [
                 {"moment_ms": 1_795_311_000_000_i64, "moment": "2026-11-22T02:30:00+01:00"},
@@ -314,7 +280,6 @@ mod tests {
         zone          Europe/Berlin
         start         -
         end           -
-        jitter        1m
         misfire       once
         overlap       skip
         sn            message.call

@@ -36,9 +36,6 @@ pub(super) struct Args {
     /// No moment after this time
     #[arg(long, value_name = "TIME")]
     end: Option<String>,
-    /// Each occurrence is due up to this much later than its moment
-    #[arg(long, value_name = "DURATION")]
-    jitter: Option<Span>,
     /// Missed moments: once, one occurrence for all of them; all, each has one
     #[arg(
         long,
@@ -75,7 +72,6 @@ fn body(args: &Args, content: String) -> impl Serialize {
         zone: args.zone.clone(),
         start: args.start.clone(),
         end: args.end.clone(),
-        jitter: args.jitter,
         misfire: args.misfire,
         overlap: args.overlap,
         content: to_raw_value(&content).expect("a text is plain data"),

@@ -151,24 +151,6 @@ impl Cron {
     pub(super) fn last_time(&self) -> Time {
         self.times.last()
     }
-
-    /// The shortest distance between two matching times, in seconds, as if every day matched.
-    pub(super) fn shortest_distance(&self) -> i32 {
-        let day = 86_400;
-        let second_of = |time: Time| {
-            i32::from(time.hour()) * 3600 + i32::from(time.minute()) * 60 + i32::from(time.second())
-        };
-        let first = self.times.first();
-        let (mut before, mut shortest) =
-            (first, day - second_of(self.times.last()) + second_of(first));
-        while let Ok(next) = before.checked_add(SECOND) {
-            // One second is the shortest distance that can be.
-            let (Some(next), 2..) = (self.times.at_or_after(next), shortest) else { break };
-            shortest = shortest.min(second_of(next) - second_of(before));
-            before = next;
-        }
-        shortest
-    }
 }
 
 /// One second.

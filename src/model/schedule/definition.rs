@@ -25,9 +25,6 @@ pub struct Definition {
     /// The last moment that is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<UnixMillis>,
-    /// How much later than its moment an occurrence may fall due.
-    #[serde(default)]
-    pub jitter_ms: u64,
     /// What becomes of moments that were missed.
     pub misfire: MisfireRule,
     /// What becomes of an occurrence that falls due while an earlier one runs.
@@ -85,7 +82,6 @@ impl Definition {
             zone: &self.zone,
             start: self.start,
             end: self.end,
-            jitter: Duration::from_millis(self.jitter_ms),
             anchor,
         })
     }

@@ -25,7 +25,6 @@ pub fn schedule(bytes: &[u8]) {
         zone,
         start: None,
         end: None,
-        jitter: Duration::ZERO,
         anchor: NOW,
     });
     match read {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};
-use sha2::{Digest, Sha256};
 
 use super::cron::{Cron, InvalidCron};
 use super::cursor::LocalCursor;
@@ -16,8 +15,6 @@ use crate::model::zone::{UnknownZone, Zone};
 /// The shortest and the longest distance of `every`.
 const EVERY: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(366 * 86_400);
-/// The longest jitter.
-const MOST_JITTER: Duration = Duration::from_secs(86_400);
 
 /// What a caller asked for, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +29,6 @@ pub struct Rule<'a> {
     pub start: Option<UnixMillis>,
     /// No nominal moment lies after it.
     pub end: Option<UnixMillis>,
-    /// Each occurrence is due at its nominal moment or up to this much later.
-    pub jitter: Duration,
     /// From when `every` counts if there is no `start`: when the store accepted the rule.
     pub anchor: UnixMillis,
 }
@@ -56,17 +51,6 @@ pub enum InvalidRule {
     /// `end` before `start`.
     #[error("end: expected a moment that is not before start")]
     EndBeforeStart,
-    /// A jitter that could reorder occurrences.
-    #[error(
-        "jitter: expected at most 1d, and less than the shortest distance of two occurrences \
-         ({} ms), got {} ms", .distance.as_millis(), .given.as_millis()
-    )]
-    Jitter {
-        /// The jitter.
-        given: Duration,
-        /// The shortest distance.
-        distance: Duration,
-    },
 }
 
 /// The nominal moments of a rule.
@@ -78,7 +62,6 @@ pub struct Recurrence {
     zone_name: Box<str>,
     start: Option<UnixMillis>,
     end: Option<UnixMillis>,
-    jitter: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -128,33 +111,12 @@ impl Recurrence {
         if rule.start.zip(rule.end).is_some_and(|(start, end)| end < start) {
             return Err(InvalidRule::EndBeforeStart);
         }
-        let Rule { start, end, jitter, .. } = *rule;
+        let Rule { start, end, .. } = *rule;
         let zone_name = match steps {
             Steps::Cron(_) => rule.zone,
             Steps::Every { .. } => "UTC",
         };
-        Ok(Self { steps, zone, zone_name: zone_name.into(), start, end, jitter })
-    }
-
-    /// Checks that the jitter cannot reorder occurrences. For a rule that a caller sets; the walk
-    /// over the times of a day costs up to a millisecond.
-    pub fn check_jitter(&self) -> Result<(), InvalidRule> {
-        if self.jitter.is_zero() {
-            return Ok(());
-        }
-        let distance = match &self.steps {
-            Steps::Cron(walk) => {
-                let seconds = walk.cron.shortest_distance();
-                Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
-            }
-            Steps::Every { millis, .. } => {
-                Duration::from_millis(u64::try_from(*millis).unwrap_or_default())
-            }
-        };
-        match self.jitter <= MOST_JITTER && self.jitter < distance {
-            true => Ok(()),
-            false => Err(InvalidRule::Jitter { given: self.jitter, distance }),
-        }
+        Ok(Self { steps, zone, zone_name: zone_name.into(), start, end })
     }
 
     /// The first nominal moment that is later than `now`. None if there is no further one.
@@ -265,20 +227,6 @@ impl Recurrence {
                 Some((at(UnixMillis(last))?.cursor, count))
             }
         }
-    }
-
-    /// When the occurrence is due: its nominal moment, plus a part of the jitter that depends on
-    /// the names and the nominal moment only.
-    pub fn due(&self, topic: &str, schedule: &str, nominal: &Nominal) -> UnixMillis {
-        let Ok(jitter) = u64::try_from(self.jitter.as_millis()) else { return nominal.moment };
-        if jitter == 0 {
-            return nominal.moment;
-        }
-        let digest = Sha256::digest(format!("{topic}\0{schedule}\0{}", nominal.cursor));
-        let mut head = [0; 8];
-        head.copy_from_slice(&digest[..8]);
-        let part = u64::from_be_bytes(head) % jitter.saturating_add(1);
-        nominal.moment + Duration::from_millis(part)
     }
 
     /// The moment as RFC 3339 with the offset of the zone, `2026-03-29T03:00:00+02:00`. After the

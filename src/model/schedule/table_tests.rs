@@ -1,7 +1,5 @@
 //! Nominal moments compared with a table that `table/generate.py` made with other zone data.
 
-use std::time::Duration;
-
 use sha2::{Digest, Sha256};
 
 use super::{Nominal, Recurrence, Rule};
@@ -48,7 +46,6 @@ fn cron(cron: &str, zone: &str) -> Recurrence {
         zone,
         start: None,
         end: None,
-        jitter: Duration::ZERO,
         anchor: UnixMillis(0),
     })
     .unwrap()

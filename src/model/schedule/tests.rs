@@ -19,7 +19,6 @@ fn rule<'a>(cron: &'a str, zone: &'a str) -> Rule<'a> {
         zone,
         start: None,
         end: None,
-        jitter: Duration::ZERO,
         anchor: moment("2026-11-25T10:00:00Z"),
     }
 }
@@ -150,7 +149,7 @@ fn foreign(given: &str, field: &str) -> String {
 #[test]
 fn an_invalid_rule_is_refused_with_a_sentence() {
     let check = |rule: &Rule<'_>, says: &str| {
-        let refused = Recurrence::parse(rule).and_then(|read| read.check_jitter()).unwrap_err();
+        let refused = Recurrence::parse(rule).unwrap_err();
         assert_eq!(refused.to_string(), says);
     };
     let daily = rule("@daily", "UTC");
@@ -167,21 +166,7 @@ fn an_invalid_rule_is_refused_with_a_sentence() {
     let unknown = Zone::named("Mars/Olympus").unwrap_err();
     check(&rule("@daily", "Mars/Olympus"), &format!("zone: {unknown}"));
     let (start, end) = (Some(UnixMillis(2)), Some(UnixMillis(1)));
-    check(&Rule { start, end, ..daily.clone() }, "end: expected a moment that is not before start");
-    let jitter = |distance: u64, given: u64| {
-        format!(
-            "jitter: expected at most 1d, and less than the shortest distance of two occurrences \
-             ({distance} ms), got {given} ms"
-        )
-    };
-    check(&Rule { jitter: HOUR, ..every(HOUR) }, &jitter(3_600_000, 3_600_000));
-    check(&Rule { jitter: HOUR * 25, ..every(HOUR * 50) }, &jitter(180_000_000, 90_000_000));
-    check(&Rule { jitter: HOUR, ..rule("0,50 * * * *", "UTC") }, &jitter(600_000, 3_600_000));
-    check(&Rule { jitter: HOUR, ..rule("0 8,9 * * *", "UTC") }, &jitter(3_600_000, 3_600_000));
-    check(&Rule { jitter: HOUR, ..rule("0 0,23 * * *", "UTC") }, &jitter(3_600_000, 3_600_000));
-    check(&Rule { jitter: HOUR, ..rule("* * * * * *", "UTC") }, &jitter(1_000, 3_600_000));
-    parse(&Rule { jitter: HOUR, ..rule("0 8,10 * * *", "UTC") }).check_jitter().unwrap();
-    parse(&Rule { jitter: HOUR * 23, ..daily }).check_jitter().unwrap();
+    check(&Rule { start, end, ..daily }, "end: expected a moment that is not before start");
 }
 
 #[test]
@@ -274,24 +259,6 @@ fn missed_moments_are_passed_over_or_kept() {
     let two = recurrence.backlog(&cursor, moment("2026-01-01T00:00:02+01:00"), 1000).unwrap();
     assert_eq!((two.count, two.dropped), (2, 0));
     assert_eq!(two.first.cursor.to_string(), "2026-01-01T00:00:01");
-}
-
-/// Milliseconds; computed with another program.
-const JITTERS: [u128; 3] = [789_499, 639_867, 898_678];
-
-#[test]
-fn a_jitter_depends_on_the_names_and_the_moment() {
-    let recurrence = parse(&Rule { jitter: HOUR, ..rule("@daily", "UTC") });
-    let first = recurrence.first_after(moment("2026-11-25T10:00:00Z")).unwrap();
-    let second = recurrence.next_after(&first.cursor).unwrap();
-    let offset = |topic, schedule, nominal: &Nominal| {
-        recurrence.due(topic, schedule, nominal).since(nominal.moment).as_millis()
-    };
-    // Other programs have to agree on these numbers.
-    assert_eq!(offset("orders", "bill", &first), JITTERS[0]);
-    assert_eq!(offset("orders", "bills", &first), JITTERS[1]);
-    assert_eq!(offset("orders", "bill", &second), JITTERS[2]);
-    assert_eq!(parse(&rule("@daily", "UTC")).due("orders", "bill", &first), first.moment);
 }
 
 #[test]

@@ -42,14 +42,10 @@ async function setsASchedule(page) {
   await dialog(page).getByText("Each missed moment has its own occurrence").waitFor();
   await field(page, "While an earlier one runs (overlap)").selectOption("skip");
   await dialog(page).getByText("has not ended expires").waitFor();
-  await field(page, "Jitter (optional)").fill("9d");
   await field(page, "Other options (optional)").fill('{"max_attempts": 0}');
   await button(dialog(page), "Save").click();
   await isRefused(page, "set-options", "The service says:");
   await field(page, "Other options (optional)").fill('{"max_attempts": 3}');
-  await button(dialog(page), "Save").click();
-  await isRefused(page, "set-jitter", "The service says:");
-  await field(page, "Jitter (optional)").fill("");
   await confirm(page, "Save");
   await says(page, "nightly is created.");
   const cells = await rows(page).first().getByRole("cell").allTextContents();

@@ -51,7 +51,6 @@ async function changesNothing(page, token) {
     "schedule/resume": { topic: "orders", schedule: "daily" },
     "schedule/delete": { topic: "orders", schedule: "daily" },
     "schedule/run": { topic: "orders", schedule: "daily" },
-    "schedule/backfill": { topic: "orders", schedule: "daily", from: "2026-01", to: "2026-02" },
     "destination/hold": { sn: "message.call" },
     "destination/release": { sn: "message.call" },
     "destination/probe": { sn: "message.call" },

@@ -24,8 +24,8 @@ pub use migration::{
     ScheduleRecordsRequest,
 };
 pub use schedule::{
-    ScheduleBackfillRequest, ScheduleListRequest, SchedulePreviewRequest, ScheduleRequest,
-    ScheduleRunRequest, ScheduleSetRequest,
+    ScheduleListRequest, SchedulePreviewRequest, ScheduleRequest, ScheduleRunRequest,
+    ScheduleSetRequest,
 };
 pub use task::{
     AckRequest, CancelRequest, CausesRequest, DeadPurgeRequest, DeadReplayRequest, ExtendRequest,

@@ -56,9 +56,6 @@ pub struct ScheduleSetRequest {
     pub start: Option<String>,
     /// No moment lies after this time, written as `start`.
     pub end: Option<String>,
-    /// Each occurrence is due up to this much after its moment, always the same for one moment: at
-    /// most a day, and less than the shortest distance of two moments.
-    pub jitter: Option<Span>,
     /// What becomes of moments that were missed (default `once`).
     pub misfire: Option<ScheduleMisfire>,
     /// What becomes of an occurrence that falls due while an earlier one runs (default `allow`).
@@ -122,18 +119,4 @@ pub struct ScheduleRunRequest {
     /// answers with the first task.
     #[schema(min_length = 1, max_length = 100)]
     pub idempotency_key: Option<String>,
-}
-
-/// Adds the occurrences of past moments.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ScheduleBackfillRequest {
-    /// The topic.
-    pub topic: Topic,
-    /// The schedule.
-    pub schedule: String,
-    /// The first moment: RFC 3339, or a local time in the zone of the schedule.
-    pub from: String,
-    /// The last moment, written as `from`; not after now.
-    pub to: String,
 }

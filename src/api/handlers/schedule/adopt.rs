@@ -141,10 +141,9 @@ fn check(api: &Api, topic: &Topic, record: &RawValue) -> Result<NewSchedule, Err
     let since = moment(record.since_ms, "since_ms")?;
     let origin = read_origin(&record.origin, "origin")?;
     let definition = definition(api, &record.definition)?;
-    let recurrence = definition.recurrence(set);
-    // A longer jitter than a set allows leads to moments that no store can hold.
-    let recurrence = recurrence.and_then(|read| read.check_jitter().map(|()| read));
-    let recurrence = recurrence.map_err(|error| Error::Invalid(format!("definition.{error}")))?;
+    let recurrence = definition
+        .recurrence(set)
+        .map_err(|error| Error::Invalid(format!("definition.{error}")))?;
     let cursor = record.cursor;
     // The Redis store ends a cursor at a space. Each day since the cursor is looked at, so it has
     // a first day.
@@ -174,7 +173,6 @@ struct DefinitionFields {
     zone: IgnoredAny,
     start: Option<IgnoredAny>,
     end: Option<IgnoredAny>,
-    jitter_ms: Option<IgnoredAny>,
     misfire: IgnoredAny,
     overlap: IgnoredAny,
     destination: IgnoredAny,

@@ -23,10 +23,10 @@ use crate::model::zone::Zone;
 use crate::planner;
 use crate::store::{Admin, Planned, Reader, Registered, Schedule, Schedules as _, TopicEntry};
 
-pub(crate) mod add;
 pub(crate) mod adopt;
 pub(crate) mod manage;
 pub(crate) mod preview;
+pub(crate) mod run;
 pub(crate) mod set;
 pub(crate) mod transfer;
 
@@ -35,14 +35,6 @@ const NEXT: usize = 3;
 
 /// How many bytes of definitions a page reads, unless a single one is longer.
 const MAX_BYTES: usize = 4 << 20;
-
-/// A schedule, and where it is.
-pub(super) struct FoundSchedule {
-    pub(super) known: Registered,
-    pub(super) schedule: Schedule,
-    pub(super) definition: Definition,
-    pub(super) recurrence: Recurrence,
-}
 
 fn no_schedule() -> Error {
     Error::NotFound("schedule: there is no such schedule in this topic".into())
@@ -82,16 +74,6 @@ async fn read(
     name: &ScheduleName,
 ) -> Result<Option<Schedule>, Error> {
     Ok(api.store.schedules(reader, lane, vec![name.clone()]).await?.pop().flatten())
-}
-
-/// Reads a schedule and its definition.
-async fn find(api: &Api, topic: &Topic, name: &ScheduleName) -> Result<FoundSchedule, Error> {
-    let (known, _, schedule) = locate(api, Reader::Worker, topic, name).await?;
-    let unreadable = Error::Unavailable(
-        "schedule: this instance cannot read it; ask one of the version that set it",
-    );
-    let (definition, recurrence) = understood(&schedule).ok_or(unreadable)?;
-    Ok(FoundSchedule { known, schedule, definition, recurrence })
 }
 
 /// A page of a topic's schedules, and the cursor of the next one: lane by lane, and in a lane by
@@ -229,7 +211,6 @@ async fn shown(
         zone: rule.map(|rule| rule.zone.clone()).unwrap_or_default(),
         start_ms: rule.and_then(|rule| rule.start).map(Into::into),
         end_ms: rule.and_then(|rule| rule.end).map(Into::into),
-        jitter_ms: rule.map_or(0, |rule| rule.jitter_ms),
         misfire: match rule.map(|rule| rule.misfire).unwrap_or_default() {
             MisfireRule::Once => ScheduleMisfire::Once,
             MisfireRule::All => ScheduleMisfire::All,

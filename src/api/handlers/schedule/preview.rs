@@ -3,7 +3,6 @@
 //! It reads nothing that is stored.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use delayd_wire::{SchedulePreview, Span};
@@ -49,7 +48,6 @@ fn shown(request: PreviewRequest, now: UnixMillis) -> Result<SchedulePreview, Er
         zone: &zone,
         start: moment("start", start)?,
         end: moment("end", end)?,
-        jitter: Duration::ZERO,
         anchor: now,
     };
     let after = moment("after", after)?.unwrap_or(now);

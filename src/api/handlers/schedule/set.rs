@@ -181,7 +181,6 @@ pub(crate) fn read(
         every_ms: every.map(millis),
         start: moment("start", request.start)?,
         end: moment("end", request.end)?,
-        jitter_ms: request.jitter.map_or(0, millis),
         misfire: match request.misfire.unwrap_or_default() {
             ScheduleMisfire::Once => MisfireRule::Once,
             ScheduleMisfire::All => MisfireRule::All,
@@ -196,8 +195,7 @@ pub(crate) fn read(
         zone,
     };
     check_headers(&definition.options.headers, &definition.destination, rules.services)?;
-    let checked = definition.recurrence(rules.now).and_then(|read| read.check_jitter());
-    checked.map_err(|error| Error::Invalid(error.to_string()))?;
+    definition.recurrence(rules.now).map_err(|error| Error::Invalid(error.to_string()))?;
     Ok((topic, name, definition))
 }
 

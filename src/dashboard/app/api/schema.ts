@@ -586,45 +586,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/delay/schedule/backfill": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["ScheduleBackfillRequest"];
-                };
-            };
-            responses: {
-                /** @description Success. */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["ScheduleBackfilledAnswer"];
-                    };
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/delay/schedule/delete": {
         parameters: {
             query?: never;
@@ -3604,39 +3565,6 @@ export interface components {
             /** @description The topic. */
             topic: components["schemas"]["Topic"];
         };
-        /** @description The answer to a backfill. */
-        ScheduleBackfilledAnswer: {
-            /**
-             * Format: int64
-             * @description How many occurrences were added.
-             */
-            added: number;
-            /** @description 0: success. */
-            dm_error: number;
-            /**
-             * Format: int64
-             * @description How many an earlier backfill had added.
-             */
-            duplicates: number;
-            /** @description The text of success. */
-            error_msg: string;
-            /**
-             * Format: int64
-             * @description How many could not be added. Repeat the call.
-             */
-            failed: number;
-        };
-        /** @description Adds the occurrences of past moments. */
-        ScheduleBackfillRequest: {
-            /** @description The first moment: RFC 3339, or a local time in the zone of the schedule. */
-            from: string;
-            /** @description The schedule. */
-            schedule: string;
-            /** @description The last moment, written as `from`; not after now. */
-            to: string;
-            /** @description The topic. */
-            topic: components["schemas"]["Topic"];
-        };
         /**
          * @description What a set did.
          * @enum {string}
@@ -3865,7 +3793,6 @@ export interface components {
             headers?: {
                 [key: string]: string | null;
             } | null;
-            jitter?: components["schemas"]["Span"] | null;
             /**
              * Format: int32
              * @description The attempts before an occurrence is dead.
@@ -3900,11 +3827,6 @@ export interface components {
              * @description The distance in milliseconds.
              */
             every_ms?: number | null;
-            /**
-             * Format: int64
-             * @description The jitter in milliseconds.
-             */
-            jitter_ms: number;
             /** @description What becomes of moments that were missed. */
             misfire: components["schemas"]["ScheduleMisfire"];
             /** @description The next moments, the earliest first. None if it is paused or has ended. */
@@ -3958,11 +3880,6 @@ export interface components {
              * @description The distance in milliseconds.
              */
             every_ms?: number | null;
-            /**
-             * Format: int64
-             * @description The jitter in milliseconds.
-             */
-            jitter_ms: number;
             /** @description What becomes of moments that were missed. */
             misfire: components["schemas"]["ScheduleMisfire"];
             /** @description The next moments, the earliest first. None if it is paused or has ended. */

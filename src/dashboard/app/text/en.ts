@@ -364,7 +364,6 @@ export const en = {
     recent: "Last occurrences",
     start: "Not before",
     end: "Not after",
-    jitter: "Jitter",
     setAt: "Set",
     misfire: "Missed moments (misfire)",
     misfires: {
@@ -413,7 +412,6 @@ export const en = {
       zone: "Time zone (optional)",
       start: "Not before (optional)",
       end: "Not after (optional)",
-      jitter: "Jitter (optional)",
       content: "Content",
       options: "Other options (optional)",
     },
@@ -424,7 +422,6 @@ export const en = {
       zone: "Such as Asia/Shanghai. Empty: UTC.",
       start: "2026-11-26 09:00 in the time zone, or 2026-11-26T09:00:00+08:00",
       end: "Written in the same way.",
-      jitter: "Each occurrence is due up to this much after its moment: 30s, 5m",
       content: "A JSON object. Each occurrence has it exactly as you write it.",
       options: 'A JSON object with options of an add: {"max_attempts": 3, "timeout": "5s"}',
     },

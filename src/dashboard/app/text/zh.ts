@@ -347,7 +347,6 @@ export const zh: Dictionary = {
     recent: "最近的任务",
     start: "不早于",
     end: "不晚于",
-    jitter: "抖动",
     setAt: "设置时间",
     misfire: "错过的时刻（misfire）",
     misfires: {
@@ -390,7 +389,6 @@ export const zh: Dictionary = {
       zone: "时区（可选）",
       start: "不早于（可选）",
       end: "不晚于（可选）",
-      jitter: "抖动（可选）",
       content: "内容",
       options: "其他选项（可选）",
     },
@@ -401,7 +399,6 @@ export const zh: Dictionary = {
       zone: "例如 Asia/Shanghai。留空为 UTC。",
       start: "2026-11-26 09:00（按上面的时区），或 2026-11-26T09:00:00+08:00",
       end: "写法相同。",
-      jitter: "每个任务最多比其时刻晚这么久到期：30s、5m",
       content: "一个 JSON 对象。每个任务的内容与您输入的原文相同。",
       options: '一个 JSON 对象，含添加任务的选项：{"max_attempts": 3, "timeout": "5s"}',
     },

@@ -198,6 +198,8 @@ fn take(
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
 
     use futures_util::FutureExt;
 
@@ -295,5 +297,33 @@ mod tests {
             assert!(job.as_mut().now_or_never().is_none());
         }
         assert_eq!((write_at_once(&mut inbox), write_at_once(&mut inbox)), (1, 1));
+    }
+
+    /// Each add during a sync woke the writer thread, which had nothing to do.
+    #[test]
+    fn promised_work_wakes_the_writer_thread_only_after_an_empty_queue() {
+        #[derive(Default)]
+        struct Wakes(AtomicUsize);
+        impl Wake for Wakes {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(wakes.clone());
+        let (queue, jobs, _) = WriteQueue::new(Arc::default());
+        let mut inbox = Inbox::new(jobs, Arc::default());
+        let add = || {
+            let mut add = Box::pin(queue.run(1, |_| Ok(())));
+            assert!(add.as_mut().now_or_never().is_none());
+            add
+        };
+        assert!(matches!(inbox.next(&waker), NextStep::Wait(None)));
+        let _first = add();
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(matches!(inbox.next(&waker), NextStep::Write(jobs) if jobs.len() == 1));
+        let _during_its_sync = (add(), add());
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(matches!(inbox.next(&waker), NextStep::Write(jobs) if jobs.len() == 2));
     }
 }

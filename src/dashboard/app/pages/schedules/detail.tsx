@@ -9,7 +9,7 @@ import { Exact } from "../../ui/exact";
 import { Show, useLoaded } from "../../ui/loaded";
 import { Action, Field, State, TaskLink, When } from "../../ui/parts";
 import { Table } from "../../ui/table";
-import { duration, number } from "../../view/format";
+import { number } from "../../view/format";
 import { pause, remove, resume, run } from "./changes";
 import { ruleOfShown } from "./draft";
 import { set } from "./form";
@@ -60,7 +60,6 @@ function Facts({ of }: { of: ScheduleListed }) {
         <Field name={texts.next}><When at={of.next[0]?.moment_ms} /></Field>
         {of.start_ms != null && <Field name={texts.start}><When at={of.start_ms} /></Field>}
         {of.end_ms != null && <Field name={texts.end}><When at={of.end_ms} /></Field>}
-        {of.jitter_ms > 0 && <Field name={texts.jitter}>{duration(of.jitter_ms)}</Field>}
         {of.paused && <Field name={t().topic.pausedSince}><When at={of.paused_since_ms} /></Field>}
         <Field name={t().task.destination}>
           {of.sn == null ? t().forecast.pulled : <Exact text={of.sn} />}

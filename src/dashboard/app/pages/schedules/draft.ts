@@ -12,7 +12,6 @@ export interface Draft {
   zone: string;
   start: string;
   end: string;
-  jitter: string;
   misfire: ScheduleListed["misfire"];
   overlap: ScheduleListed["overlap"];
   content: string;
@@ -28,7 +27,6 @@ const NEW: Draft = {
   zone: "",
   start: "",
   end: "",
-  jitter: "",
   misfire: "once",
   overlap: "allow",
   content: '{"sn": "message.call", "url": "/"}',
@@ -59,7 +57,6 @@ export function draftOf(of: ScheduleShown | null): Draft {
     zone: of.zone,
     start: iso(of.start_ms),
     end: iso(of.end_ms),
-    jitter: of.jitter_ms === 0 ? "" : spanOf(of.jitter_ms),
     misfire: of.misfire,
     overlap: of.overlap,
     content: content ?? "",
@@ -108,14 +105,13 @@ export function faultsOf({ schedule, content, options }: Draft): Faults {
 
 /** The body of the request. */
 export function bodyOf(topic: string, draft: Draft): string {
-  const { schedule, jitter, misfire, overlap, content, options } = draft;
+  const { schedule, misfire, overlap, content, options } = draft;
   const others: object = options.trim() === "" ? {} : JSON.parse(options);
   const fields = JSON.stringify({
     ...others,
     topic,
     schedule,
     ...ruleOfDraft(draft),
-    ...given({ jitter }),
     misfire,
     overlap,
   });

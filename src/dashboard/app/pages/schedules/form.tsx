@@ -12,7 +12,7 @@ import { Moments } from "./moments";
 
 /** The fields of the request that have an input of the same name. */
 const FIELDS = [
-  "schedule", "cron", "every", "zone", "start", "end", "jitter", "misfire", "overlap", "content",
+  "schedule", "cron", "every", "zone", "start", "end", "misfire", "overlap", "content",
 ];
 
 /** The fields of the request that are written among the other options. */
@@ -60,7 +60,7 @@ function Fields({ draft, isNew, refused }: Props) {
   const faults = faultsOf(now);
   const change = (fields: Partial<Draft>) => (draft.value = { ...draft.value, ...fields });
   const input = (
-    name: "cron" | "every" | "zone" | "start" | "end" | "jitter" | "schedule",
+    name: "cron" | "every" | "zone" | "start" | "end" | "schedule",
     fault?: string,
   ) => (
     <Input
@@ -124,7 +124,6 @@ function Fields({ draft, isNew, refused }: Props) {
         <h3 id="set-moments">{texts.moments}</h3>
         <Moments rule={ruleOfDraft(now)} />
       </section>
-      {input("jitter")}
       {select("misfire", ["once", "all"], texts.misfires[now.misfire])}
       {select("overlap", ["allow", "skip"], texts.overlaps[now.overlap])}
       {area("content", 5, saidOf(refused, "content") ?? faults.content)}

@@ -2,6 +2,7 @@
 //! between them and delayd refuses calls and loses answers.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -93,10 +94,27 @@ async fn carry(State(front): State<Inner>, uri: Uri, body: Bytes) -> Response {
     (status, answer).into_response()
 }
 
+/// Runs a sample with an interpreter. With "go", it is built first, because `go run` passes no
+/// signals on.
+pub fn interpreted(program: &str, file: &str) -> Command {
+    let source = format!("{}/docs/samples/{file}", env!("CARGO_MANIFEST_DIR"));
+    if program != "go" {
+        let mut command = Command::new(program);
+        command.arg(source);
+        return command;
+    }
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file).with_extension("");
+    let mut build = Command::new(program);
+    build.args(["build", "-o"]).arg(&built).arg(source);
+    let status = build.status();
+    let status = status.unwrap_or_else(|error| panic!("go: {error}; scripts/needs installs it"));
+    assert!(status.success(), "{file}: {status}");
+    Command::new(built)
+}
+
 pub fn sample(program: &str, file: &str, argument: &str, server: &str) -> Command {
-    let mut command = Command::new(program);
+    let mut command = interpreted(program, file);
     command
-        .arg(format!("{}/docs/samples/{file}", env!("CARGO_MANIFEST_DIR")))
         .arg(argument)
         .env("DELAYD_SERVER", server)
         .env("no_proxy", "127.0.0.1")
@@ -104,7 +122,7 @@ pub fn sample(program: &str, file: &str, argument: &str, server: &str) -> Comman
     command
 }
 
-async fn check_producer(program: &str, file: &str) {
+pub async fn check_producer(program: &str, file: &str) {
     let kept = Kept::embedded();
     let delayd = kept.start(&[]).await;
     let front = Front::before(&delayd).await;
@@ -203,7 +221,7 @@ impl Drop for Running {
     }
 }
 
-async fn check_consumer(program: &str, file: &str) {
+pub async fn check_consumer(program: &str, file: &str) {
     let kept = Kept::embedded();
     let delayd = kept.start(&[]).await;
     let front = Front::before(&delayd).await;

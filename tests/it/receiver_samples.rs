@@ -1,11 +1,11 @@
 //! The receivers that `docs/RECEIVERS.md` shows accept what delayd signed, act on it once, and
 //! refuse everything else.
 //!
-//! The tests run the receivers in Python and Node. The other languages would need too many
-//! installs.
+//! These tests run the receivers in Python and Node, and the nightly ones that in Go. The other
+//! languages would need too many installs.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver as Lines, channel};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
 use crate::Kept;
+use crate::client_samples::interpreted;
 use crate::program::{client, service};
 use crate::receiver::{Receiver, now_ms};
 
@@ -33,8 +34,7 @@ impl Sample {
     /// Starts the sample on a free port and waits until it prints the port.
     fn start(program: &str, file: &str, secrets: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = Command::new(program);
-        command.arg(format!("{}/docs/samples/{file}", env!("CARGO_MANIFEST_DIR")));
+        let mut command = interpreted(program, file);
         command
             .env("DELAYD_SECRETS", secrets)
             .env("PORT", "0")
@@ -98,7 +98,7 @@ fn signed(secret: &str, id: &str, age: i64, body: &str) -> HeaderMap {
     headers
 }
 
-async fn check(program: &str, file: &str) {
+pub async fn check(program: &str, file: &str) {
     // The sample knows both secrets, as during a rotation. delayd signs with one of them, with an
     // unknown one, and with both.
     let sample = Sample::start(program, file, &format!("{OLD} {NEW}"));

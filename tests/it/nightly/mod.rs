@@ -9,6 +9,7 @@ mod dashboard;
 mod disk;
 mod dns;
 mod drain;
+mod go_samples;
 mod https;
 mod isolation;
 mod lateness;

@@ -1,19 +1,11 @@
 //! One line of an export: the settings of a topic, a recurring schedule, or a task. Also how it is
-//! read from a service and imported.
-//!
-//! # Invariants
-//!
-//! - The idempotency key of a line depends only on the task, so another export or import of the
-//!   task stores nothing twice. It includes the origin and the creation time, because two stores
-//!   may use the same id.
+//! read from a service.
 
 use delayd_wire::{
     AtMost, ListRequest, Record, RecordsRequest, ScheduleRecordsRequest, TaskId, TaskState, Topic,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
-use super::client::fields;
 use super::topic_settings::TopicSettings;
 
 /// Tasks per page of the list.
@@ -94,56 +86,16 @@ impl Exported {
     pub(super) fn waits(&self) -> bool {
         self.record.state == TaskState::Scheduled
     }
-
-    /// Whether it is an occurrence of a recurring schedule. No add makes one.
-    pub(super) fn is_occurrence(&self) -> bool {
-        self.record.options.contains_key("schedule")
-    }
-
-    /// The body of an add of this task.
-    pub(super) fn into_task(self) -> Map<String, Value> {
-        let Record {
-            topic,
-            task_id,
-            created_ms,
-            due_ms,
-            waits_ms,
-            mode,
-            key,
-            mut options,
-            content,
-            ..
-        } = self.record;
-        // The task, and its dead-letter callback, belong to the new store.
-        let origin = options.remove("origin");
-        let from = origin.as_ref().and_then(Value::as_str).unwrap_or_default();
-        if let Some(Value::Object(call)) = options.get_mut("on_dead") {
-            call.remove("task_id");
-        }
-        // This is exact: a double holds milliseconds as seconds far beyond the latest allowed time.
-        let moment = waits_ms.unwrap_or(due_ms).0 as f64 / 1000.0;
-        let mut task = fields([
-            ("topic", Some(json!(topic))),
-            ("timing_moment", Some(json!(moment))),
-            ("mode", Some(json!(mode))),
-            ("key", key.map(|key| json!(key))),
-            ("idempotency_key", Some(json!(format!("import-{from}-{task_id}-{}", created_ms.0)))),
-            ("content", Some(json!(content))),
-        ]);
-        for (name, value) in options {
-            // The fields of the line take precedence over its options.
-            task.entry(name).or_insert(value);
-        }
-        task
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn a_task_is_added_or_adopted_as_it_waited() {
+    fn a_task_is_exported_as_it_waits() {
         let record = json!({
             "topic": "orders", "task_id": 7, "state": "leased", "mode": "pull", "key": "k",
             "due_ms": 1_795_234_567_000_i64,
@@ -161,16 +113,6 @@ mod tests {
         let mut expected = record;
         expected["state"] = json!("scheduled");
         assert_eq!(serde_json::to_value(&read).unwrap(), expected);
-        assert_eq!(
-            Value::Object(exported.into_task()),
-            json!({
-                "topic": "orders", "timing_moment": 1_795_234_567.042, "mode": "pull", "key": "k",
-                "max_attempts": 3,
-                "on_dead": {"sn": "s", "url": "/"},
-                "idempotency_key": "import-00c0ffee00c0ffee-7-1795234000000",
-                "content": "any \"text\"",
-            })
-        );
     }
 
     #[test]
@@ -203,7 +145,7 @@ mod tests {
     fn a_line_says_what_it_is() {
         let task = r#"{"topic":"t","task_id":1,"state":"scheduled","created_ms":1,"due_ms":2,
             "mode":"push","content":"{}"}"#;
-        assert!(matches!(serde_json::from_str(task), Ok(ExportLine::Task(task)) if task.waits()));
+        assert!(matches!(serde_json::from_str(task), Ok(ExportLine::Task(_))));
         let topic = r#"{"topic":"t","shards":1,"policy":{},"paused":false}"#;
         assert!(matches!(serde_json::from_str(topic), Ok(ExportLine::Topic(_))));
         let schedule = r#"{"topic":"t","schedule":"a","revision":"00","set_ms":1,"since_ms":2,

@@ -1,11 +1,11 @@
-//! `delayd import`: adds the tasks of an export.
+//! `delayd import`: has the lines of an export adopted.
 //!
 //! # Invariants
 //!
-//! - An unconfirmed batch is sent again, and a complete import can be repeated: the idempotency key
-//!   of a task depends only on the exported task.
-//! - A line that cannot be added is reported by its number and does not stop the others. The exit
-//!   code is then 1.
+//! - An unconfirmed batch is sent again, and a complete import can be repeated: a task that was
+//!   adopted before is known.
+//! - A line that cannot be imported is reported by its number and does not stop the others. The
+//!   exit code is then 1.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -13,32 +13,27 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use delayd_wire::{AtMost, BatchRequest, Stored};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::client::{RefusedByService, ServiceAddress, raw};
+use super::client::{RefusedByService, ServiceAddress};
 use super::exported::{ExportLine, Exported};
-use super::migrate::import_batch::{
-    ImportedRecord, RecordRefusal, adopt, adopt_schedules, send_all,
-};
+use super::migrate::import_batch::{ImportedRecord, RecordRefusal, adopt, adopt_schedules};
 use super::retry_client::RetryClient;
 use super::{Code, output, progress, table};
 
 /// The maximum body of a batch in bytes, unless it has a single task: a quarter of the default
 /// limit of a service.
 const BATCH_BYTES: usize = 4 << 20;
-/// For how long an unconfirmed line is repeated.
+/// For how long an unconfirmed batch is repeated.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Failures that are reported one by one.
 const TOLD: u64 = 20;
 
-/// Add the tasks of an export to a running service.
+/// Store the tasks of an export in a running service.
 ///
-/// Recurring schedules continue where they stopped. Due times, keys, options and contents are kept.
-/// Ids are new and attempts start at zero, unless --keep-ids is given. Overdue tasks are due at
-/// once. The import can be repeated: within `limits.idempotency_window` (24 hours) no task is
-/// stored twice. Existing topics are not changed. Dead tasks and the history keep their ids.
-/// Everything except adding requires a token with the scope admin.
+/// Tasks keep everything: ids, due times, keys, attempts, options and contents. Overdue tasks are
+/// due at once. Recurring schedules continue where they stopped. The import can be repeated: no
+/// task is stored twice. Existing topics are not changed. It requires a token with the scope admin.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -56,9 +51,6 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u16).range(1..=10_000)
     )]
     batch: u16,
-    /// Keep the ids and attempts of waiting tasks as well
-    #[arg(long)]
-    keep_ids: bool,
     /// Print the counts as JSON
     #[arg(long)]
     json: bool,
@@ -131,11 +123,8 @@ impl ImportCounts {
 
 struct Import {
     to: RetryClient,
-    keeps_ids: bool,
     most: usize,
     lines: u64,
-    /// Tasks to add, with their line numbers.
-    tasks: Vec<(u64, Map<String, Value>)>,
     /// Records to adopt, with their line numbers.
     records: Vec<(u64, Exported)>,
     bytes: usize,
@@ -146,10 +135,8 @@ impl Import {
     fn into(args: &Args) -> anyhow::Result<Self> {
         Ok(Self {
             to: RetryClient::new(args.server.client()?, PATIENCE),
-            keeps_ids: args.keep_ids,
             most: args.batch.into(),
             lines: 0,
-            tasks: Vec::new(),
             records: Vec::new(),
             bytes: 0,
             counts: ImportCounts::default(),
@@ -164,17 +151,11 @@ impl Import {
         }
         match serde_json::from_slice::<ExportLine>(line) {
             Ok(ExportLine::Task(exported)) => {
-                if self.tasks.len() + self.records.len() == self.most
-                    || self.bytes + line.len() > BATCH_BYTES
-                {
+                if self.records.len() == self.most || self.bytes + line.len() > BATCH_BYTES {
                     self.send().await?;
                 }
                 self.bytes += line.len();
-                // An ended task, and an occurrence of a schedule, can only be adopted.
-                match exported.waits() && !self.keeps_ids && !exported.is_occurrence() {
-                    true => self.tasks.push((self.lines, exported.into_task())),
-                    false => self.records.push((self.lines, *exported)),
-                }
+                self.records.push((self.lines, *exported));
             }
             Ok(ExportLine::Topic(settings)) => match settings.create_at(&self.to).await {
                 Err(error) if error.is::<RefusedByService>() => {
@@ -192,13 +173,9 @@ impl Import {
         Ok(())
     }
 
-    /// Sends the collected tasks and records.
+    /// Sends the collected records.
     async fn send(&mut self) -> anyhow::Result<()> {
         self.bytes = 0;
-        let (lines, tasks): (Vec<_>, Vec<_>) = std::mem::take(&mut self.tasks).into_iter().unzip();
-        let body = |tasks| BatchRequest { tasks: AtMost(raw(tasks)) };
-        let added = send_all(&self.to, "/delay/task/add_batch", &tasks, body, async || ()).await?;
-        self.note(lines, added.into_iter().map(|added| added.map(|task: Stored| task.duplicate)));
         let (lines, records): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.records).into_iter().unzip();
         let adopted = adopt(&self.to, &records, async || ()).await?;

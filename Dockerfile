@@ -1,4 +1,5 @@
-# Two stages, so that the image holds no toolchain. Build: docker build -t delayd .
+# Two stages, so that the image holds no toolchain. Build:
+#   docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD) -t delayd .
 FROM rust:1-bookworm AS build
 WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs ./
@@ -15,7 +16,9 @@ RUN mkdir src benches crates/bench/src crates/wire/src \
 COPY scripts/dist scripts/split-debug scripts/
 COPY crates crates
 COPY src src
-RUN touch crates/bench/src/main.rs crates/wire/src/lib.rs src/lib.rs src/main.rs && scripts/dist /dist
+ARG COMMIT=unknown
+RUN touch crates/bench/src/main.rs crates/wire/src/lib.rs src/lib.rs src/main.rs \
+ && DELAYD_COMMIT=$COMMIT scripts/dist /dist
 
 FROM debian:bookworm-slim
 LABEL org.opencontainers.image.title="delayd" \

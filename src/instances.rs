@@ -15,6 +15,7 @@ use crate::limits::{DestinationLimits, Detail};
 use crate::metrics::{Usage, usage};
 use crate::model::clock::UnixMillis;
 use crate::model::task::Destination;
+use crate::model::version::VERSION;
 use crate::store::{DestinationState, FORMAT, INSTANCE_TTL, Instance, MAX_OUTCOME};
 
 /// The most destinations of a heartbeat, and their most bytes. All instances read all heartbeats
@@ -65,7 +66,7 @@ impl Instances {
         let own = Instance {
             id: format!("{id:016x}"),
             name: host_name(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             started,
             address,
             has_workers,

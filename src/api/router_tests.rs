@@ -258,6 +258,8 @@ async fn health_lives_and_readiness_names_what_is_missing() {
     };
     let (status, body) = ask("/healthz").await;
     assert_eq!((status, &body["status"]), (200, &Value::from("alive")));
+    let build = (env!("CARGO_PKG_VERSION"), env!("DELAYD_COMMIT"));
+    assert_eq!((&body["version"], &body["commit"]), (&build.0.into(), &build.1.into()));
     let (status, body) = ask("/readyz").await;
     assert_eq!((status, body["not_ready"].to_string().as_str()), (503, r#"["store"]"#));
     draining.send_replace(true);

@@ -19,6 +19,7 @@ use super::signals::EndSignals;
 use super::{Code, output, start_logs, time};
 use crate::app::App;
 use crate::model::clock::{Clock, UnixMillis};
+use crate::model::version::VERSION;
 use crate::settings::{ServerTls, Settings, StoreKind};
 
 const SERVICE: &str = "demo.receiver";
@@ -67,11 +68,7 @@ pub(super) async fn run(args: Args, mut settings: Settings) -> anyhow::Result<Co
     let app = App::start(settings).await?;
     let server: ServerUrl =
         format!("http://{}", app.local_addr()).parse().map_err(|e| anyhow!("{e}"))?;
-    output::line(&format!(
-        "delayd {} on {server}, a receiver, {} tasks",
-        env!("CARGO_PKG_VERSION"),
-        args.tasks
-    ))?;
+    output::line(&format!("delayd {} on {server}, a receiver, {} tasks", VERSION, args.tasks))?;
     let (stop_app, app_stopped) = oneshot::channel::<()>();
     let mut serving = tokio::spawn(app.run(async { drop(app_stopped.await) }));
 

@@ -1,8 +1,8 @@
 //! The command line: one file per command.
 //!
-//! `serve` runs the service. `demo`, `receive`, `check`, `backup`, `fsck`, `store`,
-//! `format`, `healthcheck`, `token`, `openapi` and `completions` run beside it. All other commands
-//! are HTTP clients of a running service, and know none of its internals.
+//! `serve` runs the service. `demo`, `receive`, `check`, `backup`, `fsck`, `store`, `format`,
+//! `healthcheck`, `token`, `openapi`, `completions` and `man` run beside it. All other commands are
+//! HTTP clients of a running service, and know none of its internals.
 //!
 //! # Invariants
 //!
@@ -16,6 +16,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::app::StartError;
+use crate::model::version::VERSION_AND_COMMIT;
 use crate::settings::{self, File, LogFormat, Settings};
 use crate::telemetry;
 
@@ -41,6 +42,7 @@ mod get;
 mod healthcheck;
 mod import;
 mod instances;
+mod man;
 mod migrate;
 mod openapi;
 mod output;
@@ -56,6 +58,7 @@ mod serve;
 mod signals;
 mod stats;
 mod store;
+mod systemd;
 mod table;
 mod tasks;
 mod time;
@@ -79,7 +82,7 @@ Exit codes: 0 done, 1 failed, 2 usage, 78 bad configuration.";
 /// A standalone HTTP service for delay tasks: add a task now, have it called back at its due
 /// moment.
 #[derive(Debug, Parser)]
-#[command(name = "delayd", version, after_help = EXAMPLES)]
+#[command(name = "delayd", version = VERSION_AND_COMMIT, after_help = EXAMPLES)]
 struct Cli {
     #[command(flatten, next_help_heading = "Configuration")]
     configuration: Configuration,
@@ -112,6 +115,7 @@ enum Command {
     Healthcheck(healthcheck::Args),
     Token(token::Args),
     Completions(completions::Args),
+    Man(man::Args),
     Add(add::Args),
     Pull(pull::PullArgs),
     Ack(pull::AckArgs),
@@ -218,6 +222,7 @@ impl Cli {
             Command::Receive(_)
             | Command::Token(_)
             | Command::Completions(_)
+            | Command::Man(_)
             | Command::Openapi(_) => Some(
                 "--config and --set are for the service; this command takes its options from the \
                  command line",
@@ -317,6 +322,7 @@ fn run(cli: Cli) -> anyhow::Result<Code> {
             Command::Healthcheck(args) => healthcheck::run(args, &configuration).await,
             Command::Token(args) => token::run(&args),
             Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
             Command::Add(args) => add::run(args).await,
             Command::Pull(args) => pull::pull(args).await,
             Command::Ack(args) => pull::ack(args).await,

@@ -5,8 +5,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use super::signals::EndSignals;
-use super::{Code, Configuration, start_logs};
+use super::{Code, Configuration, start_logs, systemd};
 use crate::app::{App, check, reload};
+use crate::model::version;
 
 /// Run the service until SIGTERM or SIGINT.
 ///
@@ -48,12 +49,19 @@ pub(super) async fn run(
         }
     };
     let bind = app.local_addr();
-    let version = env!("CARGO_PKG_VERSION");
-    info!(version, %bind, store, "delayd {version} listens on {scheme}://{bind}, store: {store}");
+    let (version, commit) = (version::VERSION, version::COMMIT);
+    info!(
+        version,
+        commit,
+        %bind,
+        store,
+        "delayd {version} listens on {scheme}://{bind}, store: {store}"
+    );
     for warning in unread.into_iter().chain(warnings) {
         warn!("{warning}");
     }
     app.reload_from(source);
+    let _sign = systemd::listens();
     app.run(drain_on(signals)).await?;
     info!("Stopped");
     Ok(Code::Done)
@@ -62,6 +70,7 @@ pub(super) async fn run(
 /// Returns at the first signal. A second one ends the process.
 async fn drain_on(mut signals: EndSignals) {
     let signal = signals.next().await;
+    systemd::drains();
     info!(signal, "Received {signal}, draining; a second signal ends at once");
     tokio::spawn(async move {
         let signal = signals.next().await;

@@ -39,6 +39,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use crate::model::culprit::Culprit;
+use crate::model::version;
 
 pub use api::{AddResult, ApiMetrics, Rejection};
 pub use audit::{AuditDrop, AuditMetrics};
@@ -114,8 +115,8 @@ impl Metrics {
         let registry = all.sub_registry_with_prefix("delayd");
         registry.register(
             "build",
-            "The running version; always 1",
-            Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]),
+            "The running version, and the commit it was built from; always 1",
+            Info::new(vec![("version", version::VERSION), ("commit", version::COMMIT)]),
         );
         let api = ApiMetrics::register(registry, routes);
         let lateness = LatenessMetrics::register(registry);

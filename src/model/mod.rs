@@ -27,5 +27,6 @@ pub mod schedule;
 pub mod task;
 pub mod token;
 pub mod trace;
+pub mod version;
 pub mod written_time;
 pub mod zone;

@@ -54,7 +54,7 @@ impl Otlp {
             .with_headers(headers)
             .build()
             .map_err(|error| ExporterError(error.to_string()))?;
-        let version = env!("CARGO_PKG_VERSION");
+        let version = crate::model::version::VERSION;
         let resource = Resource::builder_empty()
             .with_attributes([
                 KeyValue::new("service.name", "delayd"),

@@ -1,8 +1,10 @@
 //! Starts under wrong conditions, and orderly stops.
 
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::net::UnixDatagram;
 
 use crate::poll;
 use crate::program::{self, Program, StoreAt, run, serve_with, service};
@@ -53,6 +55,31 @@ async fn a_start_beyond_loopback_without_tokens_is_refused_before_anything_is_to
         "0".repeat(64)
     );
     refuses(&[path, token, "http.auth.anonymous=true".into()], 78, &["http.auth.anonymous"]).await;
+}
+
+/// What systemd hears of a service of `Type=notify` that has a watchdog.
+#[tokio::test]
+async fn systemd_hears_of_the_start_the_signs_of_life_and_the_drain() {
+    let folder = program::folder();
+    let path = folder.path().join("notify");
+    let systemd = UnixDatagram::bind(&path).unwrap();
+    let hear = async || {
+        let mut message = [0; 64];
+        let length = systemd.recv(&mut message).await.unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    let notifying = |mut serve: Command| {
+        serve.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000");
+        serve
+    };
+    let mut delayd = Program::start_by(&Kept::embedded().store, &[], notifying).await;
+    assert_eq!(hear().await, "READY=1\n");
+    for _ in 0..3 {
+        assert_eq!(hear().await, "WATCHDOG=1\n");
+    }
+    delayd.signal("TERM");
+    while hear().await != "STOPPING=1\n" {}
+    assert!(delayd.ended().await.success());
 }
 
 #[tokio::test]

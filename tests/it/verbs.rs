@@ -434,6 +434,23 @@ async fn topics_dead_letters_and_history_are_exported(kept: Kept) {
 }
 
 #[tokio::test]
+async fn each_command_has_a_manual_page() {
+    let folder = crate::program::folder();
+    let mut man = command(&[]);
+    man.arg("man").arg(folder.path());
+    let (code, output, error) = run(man).await;
+    assert_eq!((code, output.as_str()), (0, ""), "{error}");
+    for page in ["delayd.1", "delayd-serve.1", "delayd-schedule-set.1"] {
+        let text = std::fs::read_to_string(folder.path().join(page)).unwrap();
+        assert!(text.contains(".SH SYNOPSIS"), "{page}: {text}");
+    }
+    let mut man = command(&[]);
+    man.args(["man", "/nowhere"]);
+    let (code, _, error) = run(man).await;
+    assert!(code == 1 && error.contains("cannot write manual pages to /nowhere"), "{error}");
+}
+
+#[tokio::test]
 async fn completions_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let mut completions = command(&[]);

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use crate::api::state::Api;
 use crate::model::breaker;
+use crate::model::version::{COMMIT, VERSION};
 use crate::store::Store;
 
 #[derive(Serialize, ToSchema)]
@@ -25,12 +26,27 @@ pub(crate) struct Health {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     not_ready: Vec<&'static str>,
+    /// The version of the program. Only in `/healthz`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    version: Option<&'static str>,
+    /// The commit that it was built from, or `unknown`. Only in `/healthz`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    commit: Option<&'static str>,
+}
+
+impl Health {
+    fn new(status: &'static str) -> Self {
+        Self { status, store_breaker: None, not_ready: Vec::new(), version: None, commit: None }
+    }
 }
 
 /// `GET /healthz`: the process answers. It does not check the store, because an outage of the store
 /// would restart every instance.
 pub(crate) async fn alive() -> Response {
-    Json(Health { status: "alive", store_breaker: None, not_ready: Vec::new() }).into_response()
+    let (version, commit) = (Some(VERSION), Some(COMMIT));
+    Json(Health { version, commit, ..Health::new("alive") }).into_response()
 }
 
 /// `GET /readyz`: the store answers, and the instance neither drains nor soon will.
@@ -46,6 +62,6 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Response {
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not ready"),
     };
-    (code, Json(Health { status, store_breaker: Some(api.store.breaker()), not_ready }))
-        .into_response()
+    let store_breaker = Some(api.store.breaker());
+    (code, Json(Health { store_breaker, not_ready, ..Health::new(status) })).into_response()
 }

@@ -22,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::model::culprit::Culprit;
 use crate::model::task::Destination;
 use crate::model::token::Scope;
+use crate::model::version::VERSION;
 use crate::sampler::{self, Snapshot};
 use crate::store::Counts;
 
@@ -45,7 +46,7 @@ pub(crate) async fn whoami(
             token.topics.iter().map(ToString::to_string).collect()
         }),
         all_topics: caller.covers_all(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: VERSION.to_owned(),
         store: api.store.kind().to_owned(),
         instance: api.instances.id().to_owned(),
         now_ms: api.clock.now().into(),

@@ -24,6 +24,7 @@ use crate::api::middleware::router::Routes;
 use crate::api::wire::schema::{Described, described, reference};
 use crate::model::task::TopicPolicy;
 use crate::model::token::Scope;
+use crate::model::version::VERSION;
 
 /// The error codes of every call.
 const ALWAYS: &[u16] = &[1000, 1001, 1003, 1013, 1015, 1029, 2000, 2003];
@@ -50,7 +51,7 @@ pub(crate) fn document(routes: &Routes) -> Value {
         "openapi": "3.1.0",
         "info": {
             "title": "delayd",
-            "version": env!("CARGO_PKG_VERSION"),
+            "version": VERSION,
             "description": "Delay tasks: add a task now; it is called back, or can be pulled, when \
                 it is due. A duration is a number of seconds or a string such as \"5m\". A time is \
                 in Unix seconds in requests, and in Unix milliseconds in answers. null is absent; \

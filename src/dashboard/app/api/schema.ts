@@ -2914,11 +2914,15 @@ export interface components {
             task_id: components["schemas"]["TaskId"];
         };
         Health: {
+            /** @description The commit that it was built from, or `unknown`. Only in `/healthz`. */
+            commit?: string | null;
             /** @description What the instance is not ready for: `store`, `draining`. */
             not_ready?: string[];
             /** @description `alive`, `ready` or `not ready`. */
             status: string;
             store_breaker?: components["schemas"]["BreakerState"] | null;
+            /** @description The version of the program. Only in `/healthz`. */
+            version?: string | null;
         };
         /** @description The answer of hold and release. */
         HeldAnswer: {

@@ -8,6 +8,8 @@
 //! A refusal happens before the body is read, so that it costs little. Health checks take no slot:
 //! an overloaded instance is still alive.
 
+use std::pin::pin;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -43,7 +45,7 @@ pub(crate) async fn admit(api: &Api, route: &Route, request: Request, next: Next
                 target,
                 body: Bytes::new(),
             };
-            let answer = handle(api, route, call, request, next);
+            let answer = pin!(handle(api, route, call, request, next));
             let answer = deadline.limit(route.only_reads, answer).await;
             let answer = answer.unwrap_or_else(IntoResponse::into_response);
             if let Some(record) = record {

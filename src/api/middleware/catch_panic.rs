@@ -10,9 +10,11 @@ use crate::api::wire::error::Error;
 use crate::api::wire::request_id;
 
 /// The answer, or 500 if it panics. The panic hook logs the location.
-pub(crate) async fn catch_panic(answer: impl Future<Output = Response>) -> Response {
-    let answer = AssertUnwindSafe(answer).catch_unwind().await;
-    answer.unwrap_or_else(|panic| panicked(&*panic))
+pub(crate) fn catch_panic(
+    answer: impl Future<Output = Response>,
+) -> impl Future<Output = Response> {
+    let answer = AssertUnwindSafe(answer).catch_unwind();
+    answer.map(|answer| answer.unwrap_or_else(|panic| panicked(&*panic)))
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Response {

@@ -1,6 +1,6 @@
 //! The deadline of a request's answer. That includes reading a slow body.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,9 +33,8 @@ impl Deadline {
     pub(crate) async fn limit<T>(
         &self,
         only_reads: bool,
-        answer: impl Future<Output = Result<T, Error>>,
+        mut answer: Pin<&mut impl Future<Output = Result<T, Error>>>,
     ) -> Result<T, Error> {
-        let mut answer = pin!(answer);
         loop {
             let moment = self.moment();
             match tokio::time::timeout_at(moment, answer.as_mut()).await {

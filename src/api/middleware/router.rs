@@ -15,6 +15,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::any;
+use futures_util::FutureExt;
 use http::{HeaderValue, Uri, header};
 
 use crate::api::auth::{About, Access};
@@ -89,13 +90,13 @@ async fn pass(
     next: Next,
 ) -> Response {
     let (id, line) = (request_id::of(request.headers()), RequestLine::of(&request));
-    let answer = async {
-        let answer = catch_panic(admit(&api, route, request, next)).await;
+    // An async block would hold the future twice, and each request copies it.
+    let answer = catch_panic(admit(&api, route, request, next));
+    let answer = answer.inspect(|answer| {
         if let Some(line) = line {
-            line.log(&answer);
+            line.log(answer);
         }
-        answer
-    };
+    });
     let mut answer = request_id::scope(id, answer).await;
     if api.is_leaving() {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

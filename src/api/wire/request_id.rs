@@ -4,9 +4,8 @@
 //! carries it. It is a task-local of the request's future, so errors can use it without a
 //! parameter.
 
-use std::pin::pin;
-
 use axum::response::Response;
+use futures_util::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
@@ -24,13 +23,14 @@ pub(crate) fn current() -> Option<String> {
 }
 
 /// Runs `work` with the id, and adds the id to its answer.
-pub(crate) async fn scope(id: HeaderValue, work: impl Future<Output = Response>) -> Response {
-    let mut work = pin!(CURRENT.scope(id, work));
-    let mut response = work.as_mut().await;
-    if let Some(id) = work.take_value() {
+pub(crate) fn scope(
+    id: HeaderValue,
+    work: impl Future<Output = Response>,
+) -> impl Future<Output = Response> {
+    CURRENT.scope(id.clone(), work).map(|mut response| {
         response.headers_mut().insert(HEADER, id);
-    }
-    response
+        response
+    })
 }
 
 /// The id of a request with these headers.

@@ -12,6 +12,8 @@ use crate::{Kept, on_both_stores};
 
 on_both_stores!(
     the_examples_of_the_readme_work_when_pasted,
+    the_examples_of_the_chinese_readme_work_when_pasted,
+    the_first_steps_in_chinese_work_from_top_to_bottom,
     the_examples_of_the_api_page_work_from_top_to_bottom,
     the_examples_for_users_of_other_services_work,
     the_example_of_a_recurring_schedule_works,
@@ -21,7 +23,9 @@ on_both_stores!(
 pub fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages = Vec::new();
-    for folder in ["", "docs", "docs/adr", "docs/from", "docs/operations", "docs/performance"] {
+    for folder in
+        ["", "docs", "docs/adr", "docs/from", "docs/operations", "docs/performance", "docs/zh-CN"]
+    {
         let files = std::fs::read_dir(root.join(folder)).unwrap().map(|file| file.unwrap().path());
         pages.extend(
             files.filter(|path| path.extension().is_some_and(|extension| extension == "md")),
@@ -46,12 +50,23 @@ fn shell_blocks(text: &str) -> Vec<&str> {
 
 /// Add, callback and pull; and what `delayd receive` prints is what the page shows.
 async fn the_examples_of_the_readme_work_when_pasted(kept: Kept) {
-    let readme = readme();
+    check_readme(kept, readme(), "prints one line:\n\n```text\n").await;
+}
+
+async fn the_examples_of_the_chinese_readme_work_when_pasted(kept: Kept) {
+    let readme = page("README.zh-CN.md");
+    let blocks = |text: &str| text.split("```").skip(1).step_by(2).map(str::to_owned).collect();
+    let (blocks, originals): (Vec<_>, Vec<_>) = (blocks(&readme), blocks(&self::readme()));
+    assert_eq!(blocks, originals);
+    check_readme(kept, readme, "接收方打印一行：\n\n```text\n").await;
+}
+
+async fn check_readme(kept: Kept, readme: String, before_the_line: &str) {
     let mut receiver = Printing::start();
     let service = format!("services.\"message.call\".endpoints=[\"{}\"]", receiver.endpoint);
     let delayd = kept.start(&[service]).await;
     assert_eq!(examples_work(&readme, &delayd).await, 5);
-    let shown = readme.split("prints one line:\n\n```text\n").nth(1).unwrap();
+    let shown = readme.split(before_the_line).nth(1).unwrap();
     let shown = shown.split("\n```").next().unwrap().replace('\n', " ");
     let printed = tokio::task::spawn_blocking(move || receiver.line()).await.unwrap();
     assert_eq!(without_digits(&printed), without_digits(&shown), "{printed}");
@@ -140,6 +155,12 @@ async fn the_examples_of_the_api_page_work_from_top_to_bottom(kept: Kept) {
     let pasted = examples_work(&page, &delayd).await;
     assert!(pasted > 20, "{pasted}");
     receiver.wait_for(2).await;
+}
+
+async fn the_first_steps_in_chinese_work_from_top_to_bottom(kept: Kept) {
+    let receiver = Receiver::start().await;
+    let delayd = kept.start(&[service("message.call", &receiver)]).await;
+    assert_eq!(examples_work(&page("docs/zh-CN/first-steps.md"), &delayd).await, 10);
 }
 
 async fn the_examples_for_users_of_other_services_work(kept: Kept) {

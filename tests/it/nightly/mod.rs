@@ -12,6 +12,7 @@ mod drain;
 mod go_samples;
 mod https;
 mod isolation;
+mod kubernetes;
 mod lateness;
 mod long_heads;
 mod long_poll;

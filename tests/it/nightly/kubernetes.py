@@ -1,7 +1,7 @@
 """Checks deploy/kubernetes without a cluster.
 
     python3 -m venv VENV && VENV/bin/pip install kubernetes-validate==1.37.0
-    VENV/bin/python tests/it/kubernetes.py target/debug/delayd
+    VENV/bin/python tests/it/nightly/kubernetes.py target/debug/delayd
 
 It resolves the kustomizations itself. If kubectl is installed, its output must be the same.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 import kubernetes_validate
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "deploy/kubernetes"
 DELAYD = str(Path(sys.argv[1]).resolve())
 IMAGE = (ROOT / "Dockerfile").read_text()

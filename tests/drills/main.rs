@@ -57,6 +57,7 @@ mod redis_trouble;
 mod rolling;
 mod schedules;
 mod slow_callers;
+mod soak;
 mod time;
 
 #[path = "../support/fake_time.rs"]

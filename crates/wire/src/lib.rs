@@ -44,7 +44,7 @@ pub use destination::{
     BreakerChange, DestinationDetail, DestinationOnInstance, DestinationShown, Destinations, Held,
     Probed, RecentCalls, Unharmed,
 };
-pub use failure::Failure;
+pub use failure::{Failure, WasStored};
 pub use forecast::{
     ForecastFigures, ForecastSpan, ServiceForecast, ServiceForecasts, ServiceForecastsRequest,
 };

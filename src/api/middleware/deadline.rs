@@ -41,10 +41,12 @@ impl Deadline {
                 Ok(answer) => return answer,
                 Err(_) if self.moment() > moment => {}
                 Err(_) => {
-                    return Err(Error::Unavailable(match only_reads {
-                        true => "the request took too long: try again",
-                        false => "the request took too long, so it is not confirmed: repeat it",
-                    }));
+                    return Err(match only_reads {
+                        true => Error::Unavailable("the request took too long: try again"),
+                        false => Error::Unconfirmed(
+                            "the request took too long, so it is not confirmed: repeat it",
+                        ),
+                    });
                 }
             }
         }

@@ -100,7 +100,6 @@ pub async fn serve<S>(
         linger: LINGER.min(params.drain / 4),
         cut_off: cut_off.clone(),
     };
-    // Accepts the connections in the accept queue, which would be reset with the listener.
     let last_call = async {
         shutdown.await;
         tokio::time::sleep(LAST_CALL).await;
@@ -114,8 +113,10 @@ pub async fn serve<S>(
         };
         tokio::spawn(serving.clone().connection(stream, slot));
     }
+    for (stream, slot) in rest(listener, &slots) {
+        tokio::spawn(serving.clone().connection(stream, slot));
+    }
     // The system refuses new connections at once from now on.
-    drop(listener);
     draining.cancel();
     let all = u32::try_from(params.max_connections).unwrap_or(u32::MAX);
     if tokio::time::timeout(params.drain, slots.acquire_many(all)).await.is_err() {
@@ -155,6 +156,21 @@ async fn accept(
             }
         }
     }
+}
+
+/// The connections in the accept queue, which would be reset with the listener. It is closed then.
+fn rest(
+    listener: TcpListener,
+    slots: &Arc<Semaphore>,
+) -> impl Iterator<Item = (TcpStream, OwnedSemaphorePermit)> {
+    // tokio may not know yet that there are some, so the system is asked.
+    let listener = listener.into_std();
+    std::iter::from_fn(move || {
+        let slot = slots.clone().try_acquire_owned().ok()?;
+        let (stream, _) = listener.as_ref().ok()?.accept().ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some((TcpStream::from_std(stream).ok()?, slot))
+    })
 }
 
 /// Whether the caller disconnected before it was accepted.

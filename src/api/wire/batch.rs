@@ -69,7 +69,7 @@ fn cut(mut text: String, longest: usize) -> String {
 pub(crate) fn failure_of_all<T>(field: &str, results: &[Result<T, Error>]) -> Option<Response> {
     let errors: Option<Vec<&Error>> = results.iter().map(|result| result.as_ref().err()).collect();
     let errors = errors?;
-    let gravest = errors.iter().max_by_key(|error| error.code())?;
+    let gravest = errors.iter().max_by_key(|error| (error.code(), error.was_stored()))?;
     let mut texts = ErrorTexts::default();
     let item =
         |error: &&Error| BatchItem::Failed { dm_error: error.code(), error_msg: texts.of(error) };

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use delayd_wire::{ErrorCode, Rate};
+use delayd_wire::{ErrorCode, Rate, WasStored};
 use http::StatusCode;
 
 use crate::api::wire::request_id;
@@ -108,9 +108,12 @@ pub(crate) enum Error {
          delete some, or use another topic"
     )]
     TooManySchedules(usize),
-    /// Draining, overloaded, or too slow.
+    /// Draining or overloaded: nothing was done.
     #[error("{0}")]
     Unavailable(&'static str),
+    /// Too slow, or no room for the answer: it may have been done, in whole or in part.
+    #[error("{0}")]
+    Unconfirmed(&'static str),
     /// A bug.
     #[error("internal error; search the log for this request_id")]
     Internal,
@@ -180,7 +183,7 @@ impl Error {
             Self::Store(store::Error::KeyReused) => ErrorCode::KeyReused,
             Self::Store(store::Error::OverQuota) => ErrorCode::UsedUp,
             Self::Store(store::Error::Corrupt(_)) | Self::Internal => ErrorCode::Internal,
-            Self::Store(_) | Self::Unavailable(_) => ErrorCode::Unavailable,
+            Self::Store(_) | Self::Unavailable(_) | Self::Unconfirmed(_) => ErrorCode::Unavailable,
         }
     }
 
@@ -233,6 +236,16 @@ impl Error {
     /// Whether the same call may succeed later.
     pub(crate) fn is_unavailable(&self) -> bool {
         self.code() == ErrorCode::Unavailable
+    }
+
+    /// Of a 503: whether the call has taken effect.
+    pub(crate) fn was_stored(&self) -> Option<WasStored> {
+        self.is_unavailable().then(|| match self {
+            Self::Unavailable(_)
+            | Self::Store(store::Error::Full(_) | store::Error::StaleEntry) => WasStored::No,
+            _ if is_read() => WasStored::No,
+            _ => WasStored::Unknown,
+        })
     }
 
     /// `Retry-After`, in seconds.

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::response::{IntoResponse, Response};
-use delayd_wire::{ErrorCode, Failure, SuccessAnswer};
-use http::{HeaderValue, header};
+use delayd_wire::{ErrorCode, Failure, SuccessAnswer, WasStored};
+use http::{HeaderName, HeaderValue, header};
 use serde::Serialize;
 
 use crate::api::wire::envelope::Success;
@@ -52,6 +52,7 @@ impl Error {
                 Self::CancelPending(_) => Some(State::Leased),
                 _ => None,
             },
+            stored: self.was_stored(),
             cancel_pending: matches!(self, Self::CancelPending(_)).then_some(true),
             request_id: if dm_error == ErrorCode::Internal { request_id::current() } else { None },
             failed: None,
@@ -61,8 +62,15 @@ impl Error {
 
     /// The answer with this JSON.
     pub(crate) fn with_body(&self, body: Failure) -> Response {
+        let stored = body.stored;
         let mut response = (self.status(), Json(body)).into_response();
         response.extensions_mut().insert(self.code());
+        if let Some(stored) = stored {
+            response.headers_mut().insert(
+                HeaderName::from_static(WasStored::HEADER),
+                HeaderValue::from_static(stored.as_str()),
+            );
+        }
         if let Some(seconds) = self.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
@@ -130,6 +138,28 @@ mod tests {
         check(store::Error::StaleEntry.into(), 503, 2003, Some("1")).await;
         check(store::Error::Misconfigured("secret".into()).into(), 503, 2003, Some("1")).await;
         check(Error::Unavailable("draining"), 503, 2003, Some("1")).await;
+    }
+
+    /// A load balancer passed calls on that may have been stored.
+    #[tokio::test]
+    async fn a_503_says_whether_the_call_was_stored() {
+        let check = async |error: Error, expected: Option<&str>| {
+            let said = format!("{error:?}");
+            let response = error.into_response();
+            let header = response.headers().get(WasStored::HEADER).cloned();
+            assert_eq!(header.as_ref().map(|value| value.to_str().unwrap()), expected, "{said}");
+            assert_eq!(json_of(response).await["stored"].as_str(), expected, "{said}");
+        };
+        let away = || Error::from(store::Error::Unavailable("x".into()));
+        check(Error::Unavailable("draining"), Some("no")).await;
+        check(store::Error::Full("x".into()).into(), Some("no")).await;
+        check(store::Error::StaleEntry.into(), Some("no")).await;
+        check(Error::Unconfirmed("too slow"), Some("unknown")).await;
+        check(away(), Some("unknown")).await;
+        check(store::Error::Moving("x".into()).into(), Some("unknown")).await;
+        crate::api::wire::error::reading(check(away(), Some("no"))).await;
+        check(Error::Internal, None).await;
+        check(store::Error::OverQuota.into(), None).await;
     }
 
     #[tokio::test]

@@ -53,6 +53,12 @@ pub(crate) async fn adopt(
         results.push(match checked {
             Ok(new) => match keep(&api, &caller, &topic, new).await {
                 // The caller repeats the whole call.
+                Err(error) if error.is_unavailable() && results.iter().any(Result::is_ok) => {
+                    error.log();
+                    return Err(Error::Unconfirmed(
+                        "the store failed after some records were stored: repeat the call",
+                    ));
+                }
                 Err(error @ (Error::Store(_) | Error::Unavailable(_))) => return Err(error),
                 kept => kept,
             },

@@ -260,11 +260,12 @@ async fn topics(
 /// is unconfirmed. If every task failed, the answer is a failure with the highest code.
 fn batch(results: Vec<Result<Stored, Error>>) -> Result<Response, Error> {
     let reached = || results.iter().filter(|result| matches!(result, Ok(_) | Err(Error::Store(_))));
-    let first_failure = results.iter().find_map(|result| match result {
+    let failures = results.iter().filter_map(|result| match result {
         Err(error @ Error::Store(_)) => Some(error.clone()),
         _ => None,
     });
-    if let Some(error) = first_failure {
+    // If one task may have been stored, the batch may have been.
+    if let Some(error) = failures.max_by_key(Error::was_stored) {
         if reached().all(|result| result.as_ref().is_err_and(Error::is_unavailable)) {
             return Err(error);
         }
@@ -310,6 +311,19 @@ mod tests {
 
     fn bad() -> Result<Stored, Error> {
         Err(Error::invalid("topic: is missing"))
+    }
+
+    #[test]
+    fn a_batch_of_which_one_task_may_be_stored_may_be_stored() {
+        let full = || Err(store::Error::Full("x".into()).into());
+        for results in [vec![full(), unreachable()], vec![unreachable(), full(), bad()]] {
+            let refused = batch(results).unwrap_err();
+            assert_eq!(refused.was_stored(), Some(delayd_wire::WasStored::Unknown));
+        }
+        assert_eq!(
+            batch(vec![full(), full()]).unwrap_err().was_stored(),
+            Some(delayd_wire::WasStored::No)
+        );
     }
 
     #[tokio::test]

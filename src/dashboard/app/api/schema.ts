@@ -2793,6 +2793,7 @@ export interface components {
             /** @description For a batch in which every task failed: the result for each task, in order. */
             results?: components["schemas"]["BatchItem"][] | null;
             state?: components["schemas"]["TaskState"] | null;
+            stored?: components["schemas"]["WasStored"] | null;
         };
         ExtendRequest: {
             /** @description The new length of the lease, from now: 1 s to 12 h. */
@@ -4450,6 +4451,11 @@ export interface components {
              */
             zone?: string | null;
         };
+        /**
+         * @description Whether a call that got 503 has taken effect.
+         * @enum {string}
+         */
+        WasStored: "no" | "unknown";
         /**
          * @description `push`: delayd calls the receiver. `pull`: consumers pull the task.
          * @enum {string}

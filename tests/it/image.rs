@@ -172,7 +172,8 @@ fn compose_waits_for_redis_and_writes_to_volumes_alone() {
         ],
     );
     check("  delayd-1:", &["<<: *instance\n", "\"127.0.0.1:7799:7799\""]);
-    check("  delayd-2:", &["<<: *instance\n", "\"127.0.0.1:7798:7799\""]);
+    check("  delayd-2:", &["<<: *instance\n", "\"127.0.0.1:7798:7798\""]);
+    check("  nginx:", &["/nginx/delayd.conf:", "\"127.0.0.1:8080:8080\""]);
     check("  receiver:", &["<<: *delayd\n", "command: [\"receive\", "]);
     check("volumes:", &["redis-data:"]);
 }

@@ -155,9 +155,9 @@ fn the_compose_profile_mounts_what_is_there() {
         }
     }
     let targets = page("deploy/compose/prometheus.yml");
-    for instance in ["delayd-1", "delayd-2"] {
+    for (instance, port) in [("delayd-1", 7799), ("delayd-2", 7798)] {
         assert!(compose.contains(&format!("  {instance}:\n")), "{instance}");
-        assert!(targets.contains(&format!("- {instance}:7799\n")), "{instance}");
+        assert!(targets.contains(&format!("- {instance}:{port}\n")), "{instance}");
     }
     let source = page("deploy/compose/datasource.yml");
     assert!(source.contains("url: http://prometheus:9090\n"), "{source}");

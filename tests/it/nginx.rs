@@ -71,13 +71,12 @@ impl Nginx {
         nginx
     }
 
-    /// Waits until it answers.
+    /// Waits until it answers, whether or not the server behind it does.
     async fn answers(&mut self) {
         let (url, client) = (self.url("/healthz"), client());
         let answers = poll::until(async || {
             assert!(self.process.try_wait().unwrap().is_none(), "nginx has ended");
-            let answer = client.get(&url).send().await;
-            answer.is_ok_and(|answer| answer.status() == 200)
+            client.get(&url).send().await.is_ok()
         });
         assert!(answers.await, "nginx does not answer");
     }

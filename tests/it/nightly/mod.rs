@@ -20,6 +20,7 @@ mod moving_changes;
 mod openapi;
 mod overload;
 mod ownership;
+mod package;
 mod redis_cluster;
 mod redis_cluster_ids;
 mod redis_cluster_schedules;

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Makes the Debian package of two programs, twice, with a higher version the second time. Installs,
+# upgrades, removes and purges it in a container whose first process is systemd. Needs the Docker
+# engine. Prints "package: ok" if everything is as it should be.
+#
+#   package.sh DELAYD DELAYD_BENCH
+set -euo pipefail
+cd "$(dirname "$0")/../../.."
+. scripts/needs
+need_cargo_deb
+
+work=$(mktemp -d)
+container=delayd-package-$$
+trap 'docker rm -f "$container" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+
+# scripts/package takes the programs from its folder dist/package.
+export CARGO_TARGET_DIR=$work
+for program in "$@"; do
+    scripts/split-debug "$program" "$work/dist/package"
+done
+scripts/package --fast --quiet --deb-version 1.0.0
+scripts/package --fast --quiet --deb-version 1.0.1
+
+docker build --quiet --tag delayd-systemd - >&2 <<'END'
+FROM debian:bookworm-slim
+RUN apt-get update && apt-get install -y --no-install-recommends systemd-sysv curl
+# systemd needs control groups of its own, which it may change.
+CMD mount -o remount,rw /sys/fs/cgroup && exec /sbin/init
+END
+# systemd needs these rights to isolate the service as its unit asks.
+docker run --detach --name "$container" --cgroupns=private \
+    --cap-add SYS_ADMIN --cap-add SYS_PTRACE --security-opt apparmor=unconfined \
+    --volume "$work/dist/package:/packages:ro" delayd-systemd >&2
+
+# The commands are printed, so that the output of a failed test ends with the one that failed.
+docker exec --interactive --env DEBIAN_FRONTEND=noninteractive "$container" \
+    bash -euxo pipefail <<'END'
+for _ in {1..60}; do
+    state=$(systemctl is-system-running --wait) || true
+    [[ $state == running || $state == degraded ]] && break
+    sleep 1
+done
+
+install_version() { apt-get install -qq --no-install-recommends "/packages/delayd_$1_"*.deb; }
+healthy() { curl -fsS http://127.0.0.1:7799/healthz; }
+call() { curl -fsS "http://127.0.0.1:7799/delay/task/$1" -d "$2"; }
+pid() { systemctl show --property MainPID --value delayd; }
+# journal TEXT [MATCH…]: waits until the journal of the service, or of the matches, has the text.
+journal() {
+    local text=$1
+    shift
+    for _ in {1..60}; do
+        if journalctl --output cat "${@:---unit=delayd}" | grep -F "$text"; then return; fi
+        sleep 1
+    done
+    return 1
+}
+store=/var/lib/private/delayd/data/delayd.db
+settings=/etc/delayd/delayd.toml
+
+: 'An installation starts the service, and ends once it listens.'
+# The list of packages may be as old as the image.
+apt-get update -qq
+install_version 1.0.0
+healthy
+systemctl is-active delayd
+systemctl is-enabled delayd
+systemctl status --no-pager delayd
+systemctl restart delayd
+healthy
+journal 'listens on http://127.0.0.1:7799'
+dpkg -L delayd | grep -x /usr/share/man/man1/delayd-add.1.gz
+dpkg -L delayd | grep -x /usr/share/bash-completion/completions/delayd
+delayd --version
+delayd-bench --version
+
+: 'Only the service can read its store, and it can do little else.'
+test -s $store
+test "$(stat --format %a /var/lib/private/delayd)" = 700
+systemd-analyze security --no-pager --threshold=20 delayd | tail -n 1
+
+: 'The configuration is read again.'
+sed -i 's/^retry_after_max = .*/retry_after_max = "16m"/' $settings
+systemctl reload delayd
+journal 'Received SIGHUP'
+journal 'The configuration was read again'
+
+: 'An upgrade restarts the service, and keeps its tasks and its settings.'
+call add '{"topic":"a","delay":0,"content":{"number":1}}'
+call add '{"topic":"b","delay":"1h","key":"later","content":{"number":2}}'
+before=$(pid)
+install_version 1.0.1
+healthy
+test "$(pid)" != "$before"
+journal 'Drained' _PID="$before"
+call pull '{"topic":"a"}' | grep -F '{\"number\":1}'
+grep -Fx 'retry_after_max = "16m"' $settings
+
+: 'systemd restarts a service that hangs.'
+mkdir /etc/systemd/system/delayd.service.d
+printf '[Service]\nWatchdogSec=2\n' >/etc/systemd/system/delayd.service.d/watchdog.conf
+systemctl daemon-reload
+systemctl restart delayd
+before=$(pid)
+kill -STOP "$before"
+journal 'Watchdog timeout'
+for _ in {1..60}; do
+    if healthy; then break; fi
+    sleep 1
+done
+healthy
+test "$(pid)" != "$before"
+
+: 'A removal leaves the settings and the store.'
+apt-get remove -qq delayd
+test ! -e /usr/bin/delayd
+if systemctl is-active delayd || healthy; then exit 1; fi
+test -s $settings
+test -s $store
+install_version 1.0.1
+healthy
+grep -Fx 'retry_after_max = "16m"' $settings
+delayd get b --key later
+
+: 'A purge leaves the store only, and says so.'
+apt-get purge -qq delayd | tee /tmp/purged
+grep -F 'rm -r /var/lib/delayd /var/lib/private/delayd' /tmp/purged
+test ! -e $settings
+test -s $store
+install_version 1.0.1
+healthy
+delayd get b --key later
+END
+echo "package: ok"

@@ -65,6 +65,11 @@ impl Fleet {
         self.endpoints.clone()
     }
 
+    /// Changes the command through which members are started from now on.
+    pub fn start_others_by(&mut self, by: By) {
+        self.by = by;
+    }
+
     /// Starts the absent member.
     pub async fn raise(&mut self, index: usize) {
         let store = self.store.clone();

@@ -27,6 +27,7 @@ mod held_wire;
 mod history_contents;
 mod https;
 mod image;
+mod kept_data;
 mod keys;
 mod later;
 mod lists;

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Starts docker-compose.yml with an image of two programs, and adds tasks through nginx while an
+# instance and Redis are killed, and while the instances are restarted and one is recreated. Needs
+# the Docker engine and the ports of the file. Replaces the local image "delayd". Prints a table,
+# and "compose: ok" if everything is as it should be.
+#
+#   compose.sh DELAYD DELAYD_BENCH
+set -euo pipefail
+delayd=$(realpath "$1") bench=$(realpath "$2")
+cd "$(dirname "$0")/../../.."
+. scripts/needs
+need_compose
+need python3 python3 python3 python3 python3
+
+program="docker-compose"
+if docker compose version >/dev/null 2>&1; then
+    program="docker compose"
+fi
+project=delayd-test-$$
+work=$(mktemp -d)
+compose() { $program --project-name "$project" "$@"; }
+# What the test has started ends with it, also after a failure.
+ended() {
+    local code=$?
+    touch "$work/end"
+    if [ "$code" -ne 0 ]; then
+        compose ps >&2 || true
+        compose logs --no-color --tail 30 delayd-1 delayd-2 nginx redis >&2 || true
+    fi
+    compose down --volumes --timeout 0 >&2 || true
+    wait
+    rm -rf "$work"
+}
+for port in 7799 7798 8080; do
+    if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+        echo "compose.sh: port $port of docker-compose.yml is in use" >&2
+        exit 1
+    fi
+done
+trap ended EXIT
+
+# The last stage of the Dockerfile, with these programs. The first stage compiles for minutes.
+mkdir "$work/image"
+cp "$delayd" "$work/image/delayd"
+cp "$bench" "$work/image/delayd-bench"
+cp LICENSE-* "$work/image"
+awk '/^FROM / { stage = "" } { stage = stage $0 "\n" } END { printf "%s", stage }' Dockerfile |
+    sed 's|^COPY --from=build /dist/delayd /dist/delayd-bench |COPY delayd delayd-bench |' |
+    docker build --quiet --tag delayd --file - "$work/image" >&2
+
+# within SECONDS COMMAND…: repeats the command until it succeeds.
+within() {
+    local until=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        if [ $SECONDS -ge $until ]; then
+            echo "compose.sh: for too long this has failed: $*" >&2
+            return 1
+        fi
+        sleep 0.2
+    done
+}
+ready() { curl -fs --max-time 5 "http://127.0.0.1:$1/readyz" >/dev/null; }
+all_ready() { ready 7799 && ready 7798 && ready 8080; }
+asked() { docker inspect --format "$2" "$(compose ps -q "$1")"; }
+healthy() { [ "$(asked "$1" '{{.State.Health.Status}}')" = healthy ]; }
+restarts() { [ "$(asked "$1" '{{.RestartCount}}')" -gt "$2" ]; }
+# Compose does not restart what `docker kill` ends. So the signal comes from outside, as from the
+# kernel.
+crash() {
+    local before
+    before=$(asked "$1" '{{.RestartCount}}')
+    docker run --rm --pid host debian:bookworm-slim \
+        bash -c "kill -KILL $(asked "$1" '{{.State.Pid}}')" >&2
+    within 30 restarts "$1" "$before"
+    within 60 all_ready
+}
+# The adds of the load are counted under this name from now on.
+phase() {
+    printf '%s' "$1" >"$work/next"
+    mv "$work/next" "$work/phase"
+    sleep 2
+}
+
+compose up --detach --no-build >&2
+within 90 all_ready
+for service in redis delayd-1 delayd-2; do
+    within 60 healthy $service
+done
+
+phase start
+timeout 250 python3 tests/it/nightly/compose.py add "$work" >&2 &
+load=$!
+sleep 2
+phase instance_killed
+crash delayd-1
+phase redis_killed
+crash redis
+phase restarts
+for service in delayd-1 delayd-2 delayd-1 delayd-2; do
+    compose restart "$service" >&2
+    within 60 all_ready
+    sleep 1
+done
+phase recreation
+before=$(compose ps -q delayd-1)
+compose up --detach --no-build --force-recreate --no-deps delayd-1 >&2
+[ "$(compose ps -q delayd-1)" != "$before" ]
+compose exec -T nginx nginx -s reload >&2
+within 60 all_ready
+sleep 2
+touch "$work/end"
+wait "$load"
+
+received() {
+    compose logs --no-color receiver >"$work/received"
+    python3 tests/it/nightly/compose.py check "$work" 2>"$work/problems"
+}
+# Tasks that an instance held when it was killed come back after their lease.
+if ! within 100 received; then
+    cat "$work/problems" >&2
+    exit 1
+fi
+echo "compose: ok"

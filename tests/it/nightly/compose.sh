@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Starts docker-compose.yml with an image of two programs, and adds tasks through nginx while an
 # instance and Redis are killed, and while the instances are restarted and one is recreated. Needs
-# the Docker engine and the ports of the file. Replaces the local image "delayd". Prints a table,
-# and "compose: ok" if everything is as it should be.
+# the Docker engine and the ports of the file. While it runs, the image "delayd" is another one. Prints
+# a table, and "compose: ok" if everything is as it should be.
 #
 #   compose.sh DELAYD DELAYD_BENCH
 set -euo pipefail
@@ -18,6 +18,8 @@ if docker compose version >/dev/null 2>&1; then
 fi
 project=delayd-test-$$
 work=$(mktemp -d)
+image_before=$(docker image inspect --format '{{.Id}}' delayd 2>/dev/null || true)
+image=$image_before
 compose() { $program --project-name "$project" "$@"; }
 # What the test has started ends with it, also after a failure.
 ended() {
@@ -28,6 +30,10 @@ ended() {
         compose logs --no-color --tail 30 delayd-1 delayd-2 nginx redis >&2 || true
     fi
     compose down --volumes --timeout 0 >&2 || true
+    if [ "$image" != "$image_before" ]; then
+        [ -z "$image_before" ] || docker tag "$image_before" delayd || true
+        docker image rm "$image" >&2 || true
+    fi
     wait
     rm -rf "$work"
 }
@@ -44,9 +50,11 @@ mkdir "$work/image"
 cp "$delayd" "$work/image/delayd"
 cp "$bench" "$work/image/delayd-bench"
 cp LICENSE-* "$work/image"
-awk '/^FROM / { stage = "" } { stage = stage $0 "\n" } END { printf "%s", stage }' Dockerfile |
-    sed 's|^COPY --from=build /dist/delayd /dist/delayd-bench |COPY delayd delayd-bench |' |
-    docker build --quiet --tag delayd --file - "$work/image" >&2
+image=$(
+    awk '/^FROM / { stage = "" } { stage = stage $0 "\n" } END { printf "%s", stage }' Dockerfile |
+        sed 's|^COPY --from=build /dist/delayd /dist/delayd-bench |COPY delayd delayd-bench |' |
+        docker build --quiet --tag delayd --file - "$work/image"
+)
 
 # within SECONDS COMMAND…: repeats the command until it succeeds.
 within() {
@@ -62,17 +70,17 @@ within() {
 }
 ready() { curl -fs --max-time 5 "http://127.0.0.1:$1/readyz" >/dev/null; }
 all_ready() { ready 7799 && ready 7798 && ready 8080; }
-asked() { docker inspect --format "$2" "$(compose ps -q "$1")"; }
-healthy() { [ "$(asked "$1" '{{.State.Health.Status}}')" = healthy ]; }
-restarts() { [ "$(asked "$1" '{{.RestartCount}}')" -gt "$2" ]; }
-# Compose does not restart what `docker kill` ends. So the signal comes from outside, as from the
-# kernel.
+state() { docker inspect --format "{{$2}}" "$1"; }
+healthy() { [ "$(state "$1" .State.Health.Status)" = healthy ]; }
+restarts() { [ "$(state "$1" .RestartCount)" -gt "$2" ]; }
+# Docker does not restart a container after `docker kill`. So its process is killed.
 crash() {
-    local before
-    before=$(asked "$1" '{{.RestartCount}}')
-    docker run --rm --pid host debian:bookworm-slim \
-        bash -c "kill -KILL $(asked "$1" '{{.State.Pid}}')" >&2
-    within 30 restarts "$1" "$before"
+    local container before process
+    container=$(compose ps -q "$1")
+    before=$(state "$container" .RestartCount)
+    process=$(state "$container" .State.Pid)
+    docker run --rm --pid host debian:bookworm-slim bash -c "kill -KILL $process" >&2
+    within 30 restarts "$container" "$before"
     within 60 all_ready
 }
 # The adds of the load are counted under this name from now on.
@@ -85,7 +93,7 @@ phase() {
 compose up --detach --no-build >&2
 within 90 all_ready
 for service in redis delayd-1 delayd-2; do
-    within 60 healthy $service
+    within 60 healthy "$(compose ps -q $service)"
 done
 
 phase start

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Starts docker-compose.yml with an image of two programs, and adds tasks through nginx while an
 # instance and Redis are killed, and while the instances are restarted and one is recreated. Needs
-# the Docker engine and the ports of the file. While it runs, the image "delayd" is another one. Prints
-# a table, and "compose: ok" if everything is as it should be.
+# the Docker engine and the ports of the file. While it runs, the image "delayd" is another one.
+# Prints a table, and "compose: ok" if everything is as it should be.
 #
 #   compose.sh DELAYD DELAYD_BENCH
 set -euo pipefail
@@ -65,10 +65,10 @@ within() {
             echo "compose.sh: for too long this has failed: $*" >&2
             return 1
         fi
-        sleep 0.2
+        sleep 1
     done
 }
-ready() { curl -fs --max-time 5 "http://127.0.0.1:$1/readyz" >/dev/null; }
+ready() { curl -fs --noproxy "*" --max-time 5 "http://127.0.0.1:$1/readyz" >/dev/null; }
 all_ready() { ready 7799 && ready 7798 && ready 8080; }
 state() { docker inspect --format "{{$2}}" "$1"; }
 healthy() { [ "$(state "$1" .State.Health.Status)" = healthy ]; }
@@ -97,7 +97,7 @@ for service in redis delayd-1 delayd-2; do
 done
 
 phase start
-timeout 250 python3 tests/it/nightly/compose.py add "$work" >&2 &
+timeout 250 python3 tests/it/nightly/compose.py add "$work" &
 load=$!
 sleep 2
 phase instance_killed
@@ -120,13 +120,10 @@ sleep 2
 touch "$work/end"
 wait "$load"
 
-received() {
+delivered() {
     compose logs --no-color receiver >"$work/received"
-    python3 tests/it/nightly/compose.py check "$work" 2>"$work/problems"
+    python3 tests/it/nightly/compose.py compare "$work"
 }
 # Tasks that an instance held when it was killed come back after their lease.
-if ! within 100 received; then
-    cat "$work/problems" >&2
-    exit 1
-fi
+within 100 delivered
 echo "compose: ok"

@@ -122,8 +122,11 @@ wait "$load"
 
 delivered() {
     compose logs --no-color receiver >"$work/received"
-    python3 tests/it/nightly/compose.py compare "$work"
+    python3 tests/it/nightly/compose.py compare "$work" >"$work/compared" 2>&1
 }
 # Tasks that an instance held when it was killed come back after their lease.
-within 100 delivered
+waited=0
+within 100 delivered || waited=$?
+cat "$work/compared"
+[ "$waited" -eq 0 ]
 echo "compose: ok"

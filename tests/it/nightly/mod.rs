@@ -5,6 +5,7 @@
 mod bench;
 mod blocked;
 mod clock_jumps;
+mod compose;
 mod dashboard;
 mod disk;
 mod dns;

@@ -31,7 +31,7 @@ async fn beat_all(service: &Program) {
     assert_eq!(answer.body["failed"], 0, "{answer:?}");
 }
 
-/// The order of docs/operations/upgrade.md: the mover runs, and the callers change to the new
+/// The order of docs/operations/move.md: the mover runs, and the callers change to the new
 /// service meanwhile, at different times.
 async fn no_alarm_fires_while_heartbeats_come(from: Kept, into: Kept) {
     let receiver = Receiver::start().await;

@@ -49,6 +49,7 @@ FIXED = {
     "0,15,30 1-3 * * *": ([time(h, m) for h in (1, 2, 3) for m in (0, 15, 30)], lambda d: True),
     "20 30 2 * * 7": ([time(2, 30, 20)], lambda d: d.weekday() == 6),
     "0 3 L * *": ([time(3)], lambda d: (d + timedelta(days=1)).day == 1),
+    "0 9 * * MON": ([time(9)], lambda d: d.weekday() == 0),
     "0 9 13 * FRI": ([time(9)], lambda d: d.day == 13 or d.weekday() == 4),
 }
 LEAP = {

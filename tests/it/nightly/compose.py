@@ -63,9 +63,9 @@ def add():
                     row["confirmed" if answer else "failed"] += 1
                 if failure:
                     print(f"{phase}: add {number}: {failure}", file=sys.stderr)
-                    time.sleep(0.3)
+                    time.sleep(0.1)
             ids[number] = answer["task_id"]
-            time.sleep(0.3)
+            time.sleep(0.1)
 
     threads = [threading.Thread(target=one_after_another, daemon=True) for _ in range(12)]
     for thread in threads:

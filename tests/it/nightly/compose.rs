@@ -1,4 +1,4 @@
-//! docker-compose.yml, played with the Docker engine.
+//! The containers of docker-compose.yml are killed and restarted under load.
 
 use std::path::Path;
 use std::process::Command;

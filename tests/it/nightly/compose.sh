@@ -16,6 +16,12 @@ program="docker-compose"
 if docker compose version >/dev/null 2>&1; then
     program="docker compose"
 fi
+for port in 7799 7798 8080; do
+    if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+        echo "compose.sh: port $port of docker-compose.yml is in use" >&2
+        exit 1
+    fi
+done
 project=delayd-test-$$
 work=$(mktemp -d)
 image_before=$(docker image inspect --format '{{.Id}}' delayd 2>/dev/null || true)
@@ -37,12 +43,6 @@ ended() {
     wait
     rm -rf "$work"
 }
-for port in 7799 7798 8080; do
-    if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
-        echo "compose.sh: port $port of docker-compose.yml is in use" >&2
-        exit 1
-    fi
-done
 trap ended EXIT
 
 # The last stage of the Dockerfile, with these programs. The first stage compiles for minutes.

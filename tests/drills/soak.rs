@@ -41,7 +41,7 @@ async fn hours_on_an_embedded_store() {
 async fn hours_of_two_instances_on_redis() {
     let server = Server::start();
     let store = fleet::redis(&server);
-    soak("two on Redis", store, 2, Kept::Redis(server)).await;
+    soak("two on Redis", store, 2, Kept::Redis(Box::new(server))).await;
 }
 
 /// How long it takes, and in how many windows the table is divided.
@@ -71,7 +71,7 @@ fn minutes() -> Option<u32> {
 /// Where the tasks are kept.
 enum Kept<'a> {
     Folder(&'a Path),
-    Redis(Server),
+    Redis(Box<Server>),
 }
 
 impl Kept<'_> {

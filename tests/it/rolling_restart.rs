@@ -163,12 +163,13 @@ async fn nginx_repeats_only_what_was_certainly_not_stored() {
         let add = key.iter().fold(add, |add, key| add.header("idempotency-key", *key));
         add.send().await.unwrap()
     };
-    let through = async |instances: &[Receiver; 2]| {
+    let with_key = async |instances: &[Receiver; 2], key: Option<&str>| {
         let nginx = nginx_before(instances.each_ref().map(|one| one.address.port())).await;
-        let sent = send(&nginx, None).await;
+        let sent = send(&nginx, key).await;
         let stored = sent.headers().get("delay-stored").map(|value| value.to_str().unwrap().into());
         (sent.status().as_u16(), stored, sent.json::<Value>().await.unwrap_or_default())
     };
+    let through = async |instances: &[Receiver; 2]| with_key(instances, None).await;
     let stored = |word: &str| Some(word.to_owned());
 
     let instances = answering(move |number| match number {
@@ -190,6 +191,18 @@ async fn nginx_repeats_only_what_was_certainly_not_stored() {
         let instances = answering(move |_| first.clone()).await;
         assert_eq!(through(&instances).await, (503, stored("unknown"), unconfirmed.clone()));
         assert_eq!(calls(&instances).iter().sum::<usize>(), 1);
+    }
+
+    // What the second one says is true of the second one only.
+    for first in [refusal("unknown"), without_answer()] {
+        let instances = answering(move |number| match number {
+            0 => first.clone(),
+            _ => refusal("no"),
+        })
+        .await;
+        let said = with_key(&instances, Some("k")).await;
+        assert_eq!(said, (503, stored("unknown"), unconfirmed.clone()));
+        assert_eq!(calls(&instances), [1, 1]);
     }
 
     let taken = Arc::<AtomicUsize>::default();

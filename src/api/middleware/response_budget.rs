@@ -94,8 +94,8 @@ pub(crate) fn take_room(budget: &MemoryBudget, caller: &Caller, response: Respon
     match budget.answer(caller.name(), length) {
         Ok(share) => accounted(share, response),
         Err(Exhausted) => Error::Unconfirmed(
-            "too many bytes of answers at once, so this one was dropped and nothing was pulled: \
-             repeat it",
+            "too many bytes of answers at once, so this one was dropped, and pulled tasks were \
+             returned: repeat it",
         )
         .into_response(),
     }

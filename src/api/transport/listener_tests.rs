@@ -132,6 +132,31 @@ async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
     server.serving.await.unwrap();
 }
 
+/// They were reset with the listener. The test blocks the runtime's only thread, so the server
+/// finds them after the time for the last connections is over.
+#[tokio::test]
+async fn connections_in_the_accept_queue_are_served_at_the_end() {
+    let server =
+        start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() })
+            .await;
+    server.shutdown.send(()).unwrap();
+    // The server's time begins.
+    tokio::time::sleep(LAST_CALL / 5).await;
+    let queued: Vec<_> = (0..3)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+            std::io::Write::write_all(&mut stream, REQUEST).unwrap();
+            stream.set_nonblocking(true).unwrap();
+            TcpStream::from_std(stream).unwrap()
+        })
+        .collect();
+    std::thread::sleep(LAST_CALL);
+    for mut stream in queued {
+        read_answer(&mut stream).await;
+    }
+    server.serving.await.unwrap();
+}
+
 /// The part that had been read was once dropped with its connection.
 #[tokio::test]
 async fn a_request_that_has_begun_when_the_linger_ends_is_answered() {

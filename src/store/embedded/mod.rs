@@ -102,7 +102,7 @@ mod sample;
 mod schedule_verbs;
 mod state;
 #[cfg(test)]
-pub(crate) use schedule_verbs::garble_schedule;
+pub(crate) use schedule_verbs::{garble_schedule, refuse_schedule};
 mod schedules;
 mod settle;
 #[cfg(test)]

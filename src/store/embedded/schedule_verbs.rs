@@ -123,3 +123,10 @@ pub(crate) fn garble_schedule(path: &std::path::Path, name: &str) {
     let garble = super::sql::recurring::GARBLE;
     assert_eq!(db.execute(garble, [name]).unwrap(), 1, "{name}");
 }
+
+/// Makes a file with schedules fail when one with the name `refused` is stored.
+#[cfg(test)]
+pub(crate) fn refuse_schedule(path: &std::path::Path) {
+    let db = rusqlite::Connection::open(path).unwrap();
+    db.execute_batch(super::sql::recurring::REFUSE).unwrap();
+}

@@ -10,7 +10,7 @@ use super::*;
 use crate::api::edge;
 use crate::api::testing::{Ask, edge_with_store, edge_without_store, json_of};
 use crate::store::NewSchedule;
-use crate::store::embedded::garble_schedule;
+use crate::store::embedded::{garble_schedule, refuse_schedule};
 
 /// Otherwise one such schedule would make the whole list fail.
 #[tokio::test]
@@ -194,21 +194,46 @@ async fn an_answer_about_large_schedules_is_bounded() {
     }
 }
 
+/// A record for an adopt, with some fields of its definition.
+fn record(name: &str, definition: Value, cursor: Value) -> Value {
+    let mut rule = json!({
+        "cron": "30 2 * * *", "zone": "Europe/Berlin", "misfire": "once", "overlap": "allow",
+        "destination": "@pull", "content": "{}",
+    });
+    rule.as_object_mut().unwrap().extend(definition.as_object().unwrap().clone());
+    json!({
+        "topic": "t", "schedule": name, "set_ms": 1_795_268_529_000_i64,
+        "since_ms": 1_795_268_529_000_i64, "origin": "00c0ffee00c0ffee", "cursor": cursor,
+        "definition": rule,
+    })
+}
+
+/// It said what the store said: that nothing was stored.
+#[tokio::test]
+async fn an_adopt_that_the_store_ends_says_what_was_stored() {
+    let bench = Bench::start(1).await;
+    bench.set(&["earlier".to_owned()], "{}").await;
+    refuse_schedule(&bench.folder.path().join("delayd.db"));
+    let adopt = async |names: &[&str]| {
+        let records: Vec<_> =
+            names.iter().map(|name| record(name, json!({}), Value::Null)).collect();
+        let answer = bench.answer("adopt", &json!({"topic": "t", "records": records})).await;
+        assert_eq!(answer.status(), 503);
+        json_of(answer).await["error_msg"].as_str().unwrap().to_owned()
+    };
+    let some = "the store failed after some records were stored: repeat the call";
+    assert_ne!(adopt(&["refused", "later"]).await, some);
+    assert_eq!(adopt(&["first", "refused"]).await, some);
+    let kept = bench.call("list", json!({"topic": "t"})).await;
+    assert_eq!(kept["schedules"].as_array().unwrap().len(), 2, "{kept}");
+}
+
 /// A moment that no store can hold would stop the schedule.
 #[tokio::test]
 async fn an_adopt_refuses_what_a_set_would_refuse() {
     let bench = Bench::start(1).await;
     let adopt = async |definition: Value, cursor: Value| {
-        let mut rule = json!({
-            "cron": "30 2 * * *", "zone": "Europe/Berlin", "misfire": "once", "overlap": "allow",
-            "destination": "@pull", "content": "{}",
-        });
-        rule.as_object_mut().unwrap().extend(definition.as_object().unwrap().clone());
-        let record = json!({
-            "topic": "t", "schedule": "s", "set_ms": 1_795_268_529_000_i64,
-            "since_ms": 1_795_268_529_000_i64, "origin": "00c0ffee00c0ffee", "cursor": cursor,
-            "definition": rule,
-        });
+        let record = record("s", definition, cursor);
         let answer = bench.call("adopt", json!({"topic": "t", "records": [record]})).await;
         let result = &answer["results"][0];
         let gone = bench.call("delete", json!({"topic": "t", "schedule": "s"})).await;

@@ -24,6 +24,10 @@ pub(crate) static EARLIEST: &str = "SELECT min(look) FROM recurring WHERE topic 
     AND shard = ? AND look IS NOT NULL AND look < ?";
 #[cfg(test)]
 pub(crate) static GARBLE: &str = "UPDATE recurring SET state = 'garbled' WHERE name = ?";
+/// The overflow is an error that says nothing about the file, unlike RAISE.
+#[cfg(test)]
+pub(crate) static REFUSE: &str = "CREATE TRIGGER refuse BEFORE INSERT ON recurring \
+    WHEN NEW.name = 'refused' BEGIN SELECT abs(-9223372036854775807 - 1); END";
 pub(crate) static SET_LOOK: &str =
     "UPDATE recurring SET look = ? WHERE topic = ? AND shard = ? AND name = ?";
 

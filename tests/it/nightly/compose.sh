@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Starts docker-compose.yml with an image of two programs, and adds tasks through nginx while an
+# Starts docker-compose.yml with an image of built programs, and adds tasks through nginx while an
 # instance and Redis are killed, and while the instances are restarted and one is recreated. Needs
 # the Docker engine and the ports of the file. While it runs, the image "delayd" is another one.
 # Prints a table, and "compose: ok" if everything is as it should be.
 #
-#   compose.sh DELAYD DELAYD_BENCH
+#   compose.sh FOLDER     FOLDER has delayd and delayd-bench
 set -euo pipefail
-delayd=$(realpath "$1") bench=$(realpath "$2")
+programs=$(realpath "$1")
 cd "$(dirname "$0")/../../.."
 . scripts/needs
 need_compose
@@ -45,16 +45,7 @@ ended() {
 }
 trap ended EXIT
 
-# The last stage of the Dockerfile, with these programs. The first stage compiles for minutes.
-mkdir "$work/image"
-cp "$delayd" "$work/image/delayd"
-cp "$bench" "$work/image/delayd-bench"
-cp LICENSE-* "$work/image"
-image=$(
-    awk '/^FROM / { stage = "" } { stage = stage $0 "\n" } END { printf "%s", stage }' Dockerfile |
-        sed 's|^COPY --from=build /dist/delayd /dist/delayd-bench |COPY delayd delayd-bench |' |
-        docker build --quiet --tag delayd --file - "$work/image"
-)
+image=$(scripts/image "$programs" delayd --quiet)
 
 # within SECONDS COMMAND…: repeats the command until it succeeds.
 within() {

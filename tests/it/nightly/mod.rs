@@ -5,7 +5,7 @@
 mod bench;
 mod blocked;
 mod clock_jumps;
-mod compose;
+mod containers;
 mod dashboard;
 mod disk;
 mod dns;
@@ -21,7 +21,6 @@ mod moving_changes;
 mod openapi;
 mod overload;
 mod ownership;
-mod package;
 mod redis_cluster;
 mod redis_cluster_ids;
 mod redis_cluster_schedules;

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Makes the Debian package of two programs, twice, with a higher version the second time. Installs,
-# upgrades, removes and purges it in a container whose first process is systemd. Needs the Docker
-# engine. Prints "package: ok" if everything is as it should be.
+# Makes the Debian package of built programs, twice, with a higher version the second time.
+# Installs, upgrades, removes and purges it in a container whose first process is systemd. Needs the
+# Docker engine. Prints "package: ok" if everything is as it should be.
 #
-#   package.sh DELAYD DELAYD_BENCH
+#   package.sh FOLDER     FOLDER has delayd and delayd-bench
 set -euo pipefail
+programs=$(realpath "$1")
 cd "$(dirname "$0")/../../.."
 . scripts/needs
 need_cargo_deb
@@ -15,8 +16,8 @@ trap 'docker rm -f "$container" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 
 # scripts/package takes the programs from its folder dist/package.
 export CARGO_TARGET_DIR=$work
-for program in "$@"; do
-    scripts/split-debug "$program" "$work/dist/package"
+for program in delayd delayd-bench; do
+    scripts/split-debug "$programs/$program" "$work/dist/package"
 done
 scripts/package --fast --quiet --deb-version 1.0.0
 scripts/package --fast --quiet --deb-version 1.0.1

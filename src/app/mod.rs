@@ -102,6 +102,11 @@ impl StartError {
             Self::Bind { .. } | Self::Callback(_) => false,
         }
     }
+
+    /// Whether the store does not answer. A start waits for a Redis that does not.
+    pub fn is_store_away(&self) -> bool {
+        matches!(self, Self::Store(store::Error::Unavailable(_)))
+    }
 }
 
 /// A running delayd.

@@ -1,12 +1,10 @@
 //! `delayd check`: checks the configuration, the address and the store without changing anything.
 
-use anyhow::Context;
-
 use super::{Code, output, table};
 use crate::app::check::{CheckResult, calls, check, warnings};
 use crate::callback::SuccessRule;
 use crate::model::zone;
-use crate::settings::Settings;
+use crate::settings::{Settings, StoreKind};
 
 /// Check the configuration, the address and the store, and report what is wrong.
 ///
@@ -41,9 +39,11 @@ pub(super) async fn run(
         output::line("not looked at  the address and the store (--offline)")?;
         return Ok(Code::Done);
     }
-    let CheckResult { store, warnings } = check(settings)
-        .await
-        .with_context(|| format!("a start would fail ({})", settings.store.summary()))?;
+    let CheckResult { store, warnings } = check(settings).await.map_err(|error| {
+        let waits = settings.store.kind == StoreKind::Redis && error.is_store_away();
+        let verdict = if waits { "a start would wait for the store" } else { "a start would fail" };
+        anyhow::Error::new(error).context(format!("{verdict} ({})", settings.store.summary()))
+    })?;
     output::line(&format!("store answers  {store}"))?;
     warn(&warnings)?;
     Ok(Code::Done)

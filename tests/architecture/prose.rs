@@ -85,3 +85,25 @@ fn no_process_is_called_a_person() {
     }
     assert!(found.is_empty(), "{} lines:\n{}", found.len(), found.join("\n"));
 }
+
+/// An operator searches the log for these lines.
+#[test]
+fn the_log_lines_of_the_documentation_are_in_the_sources() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    super::files(&root.join("src"), &mut files);
+    let sources = files.iter().map(|file| super::code(file));
+    // A long text is split by a backslash and the indentation of the next line.
+    let split = |code: String| code.split("\\\n").map(str::trim_start).collect::<Vec<_>>().concat();
+    let sources = sources.map(split).collect::<String>();
+    let page = fs::read_to_string(root.join("docs/LOGGING.md")).unwrap();
+    let (_, table) = page.split_once("## The lines that matter").unwrap();
+    let rows = table.lines().filter_map(|row| row.strip_prefix("| ")?.split(" | ").nth(1));
+    let lines: Vec<_> = rows.flat_map(|lines| lines.split('`').skip(1).step_by(2)).collect();
+    assert!(lines.len() > 30, "only {} lines were found", lines.len());
+    for line in lines {
+        for part in line.split('…') {
+            assert!(sources.contains(part.trim()), "{line}: no source has {part:?}");
+        }
+    }
+}

@@ -57,6 +57,24 @@ async fn a_start_beyond_loopback_without_tokens_is_refused_before_anything_is_to
     refuses(&[path, token, "http.auth.anonymous=true".into()], 78, &["http.auth.anonymous"]).await;
 }
 
+/// It said of a Redis that is away that a start would fail.
+#[tokio::test]
+async fn a_check_says_whether_a_start_would_wait_or_fail() {
+    let check = async |sets: [&str; 2], code: i32, says: &str| {
+        let mut command = program::command(&sets.map(str::to_owned));
+        command.arg("check");
+        let (ended, _, said) = run(command).await;
+        assert!(ended == code && said.contains(says), "{ended} {said}");
+    };
+    let urls = format!("store.redis.urls=[\"redis://127.0.0.1:{}\"]", redis_server::ports::take());
+    check(["store.kind=redis", &urls], 1, "a start would wait for the store").await;
+    let folder = program::folder();
+    let file = folder.path().join("delayd.db");
+    std::fs::write(&file, [b'x'; 8192]).unwrap();
+    let path = format!("store.embedded.path={file:?}");
+    check(["store.kind=embedded", &path], 78, "a start would fail").await;
+}
+
 /// What systemd hears of a service of `Type=notify` that has a watchdog.
 #[tokio::test]
 async fn systemd_hears_of_the_start_the_signs_of_life_and_the_drain() {

@@ -53,7 +53,7 @@ pub use recent::{Quantiles, RecentDurations};
 pub use sampled::{SampledMetrics, ServiceSample};
 pub use schedules::ScheduleMetrics;
 use services::ServiceNames;
-pub use store::{DiskMetrics, ErrorKind, Op, OpFigures, OpenBreakers, StoreMetrics};
+pub use store::{DiskMetrics, ErrorKind, Op, OpFigures, ServerFigures, ServerSaid, StoreMetrics};
 pub use tasks::{TaskEnd, TaskMetrics};
 pub use tokens::{AllTokenMetrics, TokenMetrics};
 pub use topics::{TopicSample, topics_text};

@@ -83,8 +83,27 @@ struct FailureLabels {
     kind: ErrorKind,
 }
 
-/// The name of each Redis server, and whether its breaker refuses calls.
-pub type OpenBreakers = Vec<(Arc<str>, bool)>;
+/// A Redis server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerFigures {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether its breaker refuses calls.
+    pub is_away: bool,
+    /// What it said of itself last.
+    pub said: Option<ServerSaid>,
+}
+
+/// What a Redis server says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerSaid {
+    /// Whether it keeps no append-only file.
+    pub is_volatile: bool,
+    /// The bytes of memory that it uses.
+    pub memory: u64,
+    /// `maxmemory`; 0 without a limit.
+    pub memory_limit: u64,
+}
 
 /// The handles to the metrics of one kind of call.
 #[derive(Debug)]
@@ -116,8 +135,8 @@ pub struct StoreMetrics {
     pub tasks: Arc<TaskMetrics>,
     /// The disk of the embedded store.
     pub disk: Option<DiskMetrics>,
-    /// The circuit breakers of the Redis servers.
-    pub breakers: Option<Readings<OpenBreakers>>,
+    /// The Redis servers.
+    pub servers: Option<Readings<Vec<ServerFigures>>>,
     /// How many ids are left in the id reserve.
     pub id_reserve: Option<Readings<u64>>,
 }
@@ -142,7 +161,7 @@ impl StoreMetrics {
             claims_denied: Counter::default(),
             tasks: Arc::default(),
             disk,
-            breakers: has_servers.then(Readings::default),
+            servers: has_servers.then(Readings::default),
             id_reserve: has_servers.then(Readings::default),
         })
     }
@@ -182,8 +201,8 @@ impl StoreMetrics {
              store",
             self.claims_denied.clone(),
         );
-        if let Some(breakers) = &self.breakers {
-            registry.register_collector(Box::new(Breakers(breakers.clone())));
+        if let Some(servers) = &self.servers {
+            registry.register_collector(Box::new(Servers(servers.clone())));
         }
         if let Some(reserve) = &self.id_reserve {
             registry.register_collector(Box::new(IdReserve(reserve.clone())));
@@ -304,20 +323,47 @@ impl DiskMetrics {
 }
 
 #[derive(Debug)]
-struct Breakers(Readings<OpenBreakers>);
+struct Servers(Readings<Vec<ServerFigures>>);
 
-impl Collector for Breakers {
+type ServerFigure = fn(&ServerFigures) -> Option<u64>;
+
+/// The gauges of a server.
+const SERVER_GAUGES: [(&str, &str, ServerFigure); 4] = [
+    (
+        "store_breaker",
+        "Whether delayd sends nothing to the Redis server, because it does not answer: 1, or 0; \
+         absent with the embedded store",
+        |server| Some(server.is_away.into()),
+    ),
+    (
+        "store_volatile",
+        "Whether the Redis server keeps no append-only file, so that tasks are lost when it stops: \
+         1, or 0; absent with the embedded store",
+        |server| server.said.map(|said| said.is_volatile.into()),
+    ),
+    (
+        "store_memory_bytes",
+        "Memory that the Redis server uses (used_memory); absent with the embedded store",
+        |server| server.said.map(|said| said.memory),
+    ),
+    (
+        "store_memory_limit_bytes",
+        "Memory with which the Redis server refuses adds (maxmemory); absent without a limit, and \
+         with the embedded store",
+        |server| server.said.map(|said| said.memory_limit).filter(|limit| *limit > 0),
+    ),
+];
+
+impl Collector for Servers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(
-            "store_breaker",
-            "Whether delayd sends nothing to the Redis server, because it does not answer: 1, or \
-             0; absent with the embedded store",
-            None,
-            MetricType::Gauge,
-        )?;
-        for (server, is_open) in self.0.now().unwrap_or_default() {
-            let labels = [("server", &*server)];
-            ConstGauge::new(i64::from(is_open)).encode(family.encode_family(&labels)?)?;
+        let servers = self.0.now().unwrap_or_default();
+        for (name, help, figure) in SERVER_GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for server in &servers {
+                let Some(value) = figure(server) else { continue };
+                let labels = [("server", &*server.name)];
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }

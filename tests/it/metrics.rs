@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use delayd::metrics::Metrics;
+use delayd::metrics::{Metrics, ServerFigures, ServerSaid};
 use serde_json::{Value, json};
 
 use crate::program::{Program, client, service};
@@ -130,11 +130,12 @@ fn page(text: &str) -> String {
 #[test]
 fn the_page_lists_every_metric() {
     let metrics = Metrics::new(delayd::api::routes());
-    metrics
-        .store
-        .breakers
-        .iter()
-        .for_each(|breakers| breakers.read_by(|| vec![("".into(), false)]));
+    let said = ServerSaid { is_volatile: false, memory: 1, memory_limit: 1 };
+    let server = ServerFigures { name: "".into(), is_away: false, said: Some(said) };
+    metrics.store.servers.iter().for_each(|servers| {
+        let server = server.clone();
+        servers.read_by(move || vec![server.clone()]);
+    });
     let generated = page(&metrics.encode());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/METRICS.md");
     if std::env::var_os("WRITE_DOCS").is_some() {

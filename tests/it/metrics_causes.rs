@@ -177,6 +177,20 @@ async fn a_scrape_is_bounded_whatever_the_number_of_topics_and_services(kept: Ke
     assert_eq!(value(&delayd, closed).await, 160.0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_redis_says_of_its_file_and_its_memory_is_shown() {
+    for (file, is_volatile) in [("yes", 0.0), ("no", 1.0)] {
+        let redis = Server::with_options(&["--appendonly", file, "--maxmemory", "100mb"]);
+        let delayd = Program::start(&StoreAt::Redis(redis.port(), "said".into()), &[]).await;
+        let of =
+            |name: &str| format!("delayd_store_{name}{{server=\"127.0.0.1:{}\"}}", redis.port());
+        wait_for(&delayd, &of("volatile"), is_volatile).await;
+        assert_eq!(value(&delayd, &of("memory_limit_bytes")).await, f64::from(100 << 20));
+        let used = value(&delayd, &of("memory_bytes")).await;
+        assert!(used > f64::from(100 << 10) && used < f64::from(100 << 20), "{used}");
+    }
+}
+
 /// Redis stops while a call runs. Its end waits, and the note of its failure is dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_does_not_answer_is_shown() {

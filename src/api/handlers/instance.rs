@@ -15,7 +15,7 @@ use crate::api::state::Api;
 use crate::api::wire::envelope::Success;
 use crate::api::wire::error::Error;
 use crate::api::wire::fields::within;
-use crate::metrics::{DiskMetrics, ErrorKind, LogLine, OpFigures, log_figures};
+use crate::metrics::{DiskMetrics, ErrorKind, LogLine, OpFigures, ServerFigures, log_figures};
 use crate::sampler::{FIGURES, Point};
 use axum::extract::State;
 
@@ -57,8 +57,9 @@ pub(crate) async fn get(
     let InstanceGetRequest {} = request;
     let (metrics, now) = (&api.metrics, api.clock.now());
     let (reloads, log) = (metrics.config.reloads(), log_figures());
-    let servers = metrics.store.breakers.as_ref().and_then(|servers| servers.now());
-    let server = |(name, away): (Arc<str>, bool)| StoreServer { name: name.to_string(), away };
+    let servers = metrics.store.servers.as_ref().and_then(|servers| servers.now());
+    let server =
+        |server: ServerFigures| StoreServer { name: server.name.to_string(), away: server.is_away };
     let (ago, error) = reloads.last.unzip();
     let error = error.flatten();
     let line = |LogLine { age, is_error, message }| delayd_wire::LogLine {

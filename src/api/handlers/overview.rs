@@ -110,11 +110,11 @@ pub(super) fn shown(api: &Api, snapshot: &Snapshot, sees_errors: bool) -> Overvi
 /// The store's calls are those of the last minute.
 fn health(metrics: &Metrics) -> InstanceHealth {
     let store = &metrics.store;
-    let servers = store.breakers.as_ref().and_then(|servers| servers.now()).unwrap_or_default();
+    let servers = store.servers.as_ref().and_then(|servers| servers.now()).unwrap_or_default();
     let space = store.disk.as_ref().map(|disk| disk.space());
     InstanceHealth {
         store_p99_ms: store.recent().p99.map(|p99| p99.as_micros() as f64 / 1_000.0),
-        servers_away: servers.iter().filter(|(_, is_away)| *is_away).count() as u64,
+        servers_away: servers.iter().filter(|server| server.is_away).count() as u64,
         disk_full: space.is_some_and(|(free, reserve)| free < reserve),
         clock_offset_ms: metrics.worker.clock_offset_ms(),
         config_refused: metrics.config.reloads().last.is_some_and(|(_, why)| why.is_some()),

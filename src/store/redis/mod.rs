@@ -100,10 +100,10 @@ impl Redis {
             Ok(()) => true,
         };
         let session = Arc::new(Session::new(params, servers.clone(), HintSender::new()));
-        if let Some(breakers) = &session.metrics.breakers {
+        if let Some(figures) = &session.metrics.servers {
             let servers = Arc::downgrade(&servers);
-            breakers.read_by(move || {
-                servers.upgrade().map(|servers| servers.open_breakers()).unwrap_or_default()
+            figures.read_by(move || {
+                servers.upgrade().map(|servers| servers.figures()).unwrap_or_default()
             });
         }
         if let Some(reserve) = &session.metrics.id_reserve {

@@ -17,6 +17,7 @@ use super::dial::{DialTarget, Dialer};
 use super::link::{self, Answers, Link, Repeat};
 use super::server::ServerMode;
 use super::shared_link::SharedLink;
+use crate::metrics::ServerSaid;
 use crate::model::breaker::{self, SharedBreaker, State};
 use crate::store::{Durability, Result};
 
@@ -186,6 +187,14 @@ impl Node {
             .filter(|link| link.has_been_up())
             .map(Link::durability)
             .max_by_key(|kept| *kept as u8)
+    }
+
+    /// What it said of itself last, if it was ever connected.
+    pub(crate) fn said(&self) -> Option<ServerSaid> {
+        let working = Some(&self.links.working).filter(|link| link.has_been_up())?;
+        let (memory, memory_limit) = working.memory();
+        let is_volatile = working.durability() == Durability::Volatile;
+        Some(ServerSaid { is_volatile, memory, memory_limit })
     }
 }
 

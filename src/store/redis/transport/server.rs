@@ -27,6 +27,8 @@ pub(crate) struct Server {
     pub(crate) run_id: Arc<str>,
     /// What it keeps through a crash.
     pub(crate) durability: Durability,
+    /// The memory that it uses, and `maxmemory`, which is 0 without a limit.
+    pub(crate) memory: (u64, u64),
 }
 
 /// Inspects the server.
@@ -111,7 +113,9 @@ fn read(info: &str, appendfsync: &str, mode: ServerMode) -> Result<Server> {
         ("1", "everysec") => Durability::AofEverysec,
         _ => Durability::Volatile,
     };
-    Ok(Server { run_id: field("run_id").into(), durability })
+    let bytes = |name: &str| field(name).parse().unwrap_or_default();
+    let memory = (bytes("used_memory"), bytes("maxmemory"));
+    Ok(Server { run_id: field("run_id").into(), durability, memory })
 }
 
 #[cfg(test)]

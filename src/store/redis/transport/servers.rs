@@ -38,6 +38,7 @@ use super::map::Map;
 use super::node::{self, Node, Purpose};
 use super::refusal::CommandRefusal;
 use super::slot;
+use crate::metrics::ServerFigures;
 use crate::model::breaker::State;
 use crate::model::task::Lane;
 use crate::store::redis::keys::Keys;
@@ -182,11 +183,15 @@ impl Servers {
         map.nodes().iter().map(|node| node.breaker()).max().unwrap_or(State::Closed)
     }
 
-    /// The name of each server, and whether its breaker refuses calls.
-    pub(crate) fn open_breakers(&self) -> Vec<(Arc<str>, bool)> {
+    /// The figures of each server.
+    pub(crate) fn figures(&self) -> Vec<ServerFigures> {
         let map = self.map();
-        let is_open = |node: &Arc<Node>| (node.name.clone(), node.breaker() == State::Open);
-        map.nodes().iter().map(is_open).collect()
+        let figures = |node: &Arc<Node>| ServerFigures {
+            name: node.name.clone(),
+            is_away: node.breaker() == State::Open,
+            said: node.said(),
+        };
+        map.nodes().iter().map(figures).collect()
     }
 
     /// A description of the servers, for people.

@@ -67,6 +67,8 @@ pub(crate) struct Link {
     failing: std::sync::Mutex<Option<Error>>,
     /// The last known durability; 255 before the first.
     durability: AtomicU8,
+    /// The last known memory and `maxmemory` of the server.
+    memory: (AtomicU64, AtomicU64),
     /// How long the last checks took.
     round_trips: RoundTrips,
 }
@@ -142,6 +144,7 @@ impl Link {
             failures: AtomicU64::default(),
             failing: std::sync::Mutex::default(),
             durability: AtomicU8::new(u8::MAX),
+            memory: Default::default(),
             round_trips: RoundTrips::default(),
         }
     }
@@ -254,7 +257,7 @@ impl Link {
     }
 
     fn adopt(&self, object: Object<Dialer>) -> Arc<LiveConnection> {
-        self.keeps(object.server.durability);
+        self.keeps(&object.server);
         let live = Arc::new(LiveConnection(Object::take(object)));
         if self.failing.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
             tracing::info!(
@@ -293,11 +296,20 @@ impl Link {
         self.durability.load(Ordering::Relaxed) != u8::MAX
     }
 
-    fn keeps(&self, durability: Durability) {
+    fn keeps(&self, server: &Server) {
+        let (used, limit) = server.memory;
+        self.memory.0.store(used, Ordering::Relaxed);
+        self.memory.1.store(limit, Ordering::Relaxed);
+        let durability = server.durability;
         let before = self.durability.swap(durability as u8, Ordering::Relaxed);
         if let Some(warning) = warning_of(durability).filter(|_| before != durability as u8) {
             tracing::warn!(server = %self.params.server, "{warning}");
         }
+    }
+
+    /// The last known memory and `maxmemory` of the server.
+    pub(crate) fn memory(&self) -> (u64, u64) {
+        (self.memory.0.load(Ordering::Relaxed), self.memory.1.load(Ordering::Relaxed))
     }
 
     /// The last known durability of the server; the lowest one before that.

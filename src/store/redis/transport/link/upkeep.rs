@@ -72,7 +72,7 @@ impl Link {
             self.discard(live);
         } else if thoroughly {
             match server::inspect(&mut dialed.connection.clone(), dialer.mode).await {
-                Ok(server) => self.keeps(server.durability),
+                Ok(server) => self.keeps(&server),
                 Err(error @ Error::Misconfigured(_)) => {
                     tracing::warn!(
                         server = %dialed.at,

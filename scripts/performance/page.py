@@ -348,7 +348,7 @@ def _memory(told):
     for store in STORES:
         taken = told.figure(f"pending {sizes[-1]} {store}", "bytes_per_task") if sizes else None
         if taken is not None:
-            where = "on disk" if store == "embedded" else "in memory"
+            where = "on disk, with the log of up to 256 MiB" if store == "embedded" else "in memory"
             good = taken <= 450 if store == "redis" else None
             row.cell(store, f"{number(taken)} bytes {where}", good)
     return row

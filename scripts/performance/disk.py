@@ -9,6 +9,8 @@ from pathlib import Path
 # In the order of disk.c.
 KINDS = ["wal", "database", "other"]
 NUMBERS = ["calls", "bytes", "syncs"]
+# The file systems that keep nothing on a disk.
+IN_MEMORY = ["tmpfs", "ramfs"]
 
 
 class Absent(Exception):
@@ -47,7 +49,8 @@ class Place:
         return {name: round(value, 3) for name, value in figures.items()}
 
 
-def _file_system(folder):
+def file_system(folder):
+    """The kind of its file system, such as `tmpfs`; empty if that is unknown."""
     command = ["stat", "--file-system", "--format=%T", folder]
     return subprocess.run(command, capture_output=True, text=True).stdout.strip()
 
@@ -55,14 +58,14 @@ def _file_system(folder):
 def on_disk():
     """A folder for temporary files that is on a disk."""
     for folder in [tempfile.gettempdir(), "/var/tmp"]:
-        if _file_system(folder) not in ["", "tmpfs", "ramfs"]:
+        if file_system(folder) not in ["", *IN_MEMORY]:
             return folder
     raise Absent("no folder for temporary files is on a disk: name one in TMPDIR")
 
 
 def in_memory():
     """A folder in memory."""
-    if _file_system("/dev/shm") != "tmpfs":
+    if file_system("/dev/shm") != "tmpfs":
         raise Absent("/dev/shm is no file system in memory")
     return "/dev/shm"
 

@@ -3,6 +3,7 @@
 import textwrap
 from statistics import median
 
+import disk as disks
 import plot
 
 STORES = ["embedded", "redis"]
@@ -93,10 +94,9 @@ def rows(told):
     yield _burst(told)
     yield _lateness(told, 1000, "p50 ≤ 2 ms, p99 ≤ 5 ms; none early", 2, 5)
     yield _lateness(told, 3500, "p99 ≤ 10 ms; none early", None, 10)
-    yield from _disk(told)
-    yield _written(told)
-    yield _processor(told)
-    yield _over_topics(told)
+    for row in [*_disk(told), _written(told), _processor(told), _over_topics(told)]:
+        row.measure += " †"
+        yield row
     yield from _far(told)
     yield from _pending(told)
     yield from _flood(told)
@@ -348,7 +348,7 @@ def _memory(told):
     for store in STORES:
         taken = told.figure(f"pending {sizes[-1]} {store}", "bytes_per_task") if sizes else None
         if taken is not None:
-            where = "on disk" if store == "embedded" else "in memory"
+            where = "on disk, with the log of up to 256 MiB" if store == "embedded" else "in memory"
             good = taken <= 450 if store == "redis" else None
             row.cell(store, f"{number(taken)} bytes {where}", good)
     return row
@@ -466,6 +466,7 @@ def write(root, told):
             figure of several rounds is the median. ✓ and ✗ say whether the target was met, and –
             that nothing was measured. Of two ratios, the first is that of the embedded store.
         """),
+        paragraph(files(told)),
         table(told),
         "## Parts and peers",
         parts(shown),
@@ -482,6 +483,21 @@ def write(root, told):
     sections += [*plots, "## Machine", *machine(told, shown)]
     text = "\n\n".join(section for section in sections if section)
     (root / "docs" / "PERFORMANCE.md").write_text(text + "\n")
+
+
+def files(told):
+    """Where the stores have their files."""
+    in_memory = told["machine"].get("files") in disks.IN_MEMORY
+    text = f"Both stores have their files on {'tmpfs' if in_memory else 'a disk'}"
+    text += ", unless a row says otherwise."
+    shown = Told(told)
+    alone, beside = (shown.figure(key, "requests_per_s") for key in ("bare 64", "steady bare"))
+    if alone and beside:
+        text += f"""
+            Rows with † are of [another day](#machine), on which bare axum answered
+            {number(beside)} requests/s instead of {number(alone)}: compare their ratios only.
+        """
+    return text
 
 
 def items(lines):

@@ -272,6 +272,7 @@ def machine():
         "cpus": os.cpu_count(), "model": model, "memory_gib": round(memory),
         "system": f"{platform.system()} {platform.release()}",
         "redis": version, "delayd": delayd.strip(),
+        "files": disks.file_system(tempfile.gettempdir()),
     }
 
 

@@ -21,10 +21,7 @@ impl Embedded {
     /// [`Error::Misconfigured`] if there is no such store, [`Error::Unavailable`] if `to` cannot be
     /// written.
     pub fn back_up(path: &Path, to: &Path) -> Result<u64> {
-        schema::ensure_no_folder(path)?;
-        if !path.is_file() {
-            return Err(Error::Misconfigured(format!("there is no store at {}", path.display())));
-        }
+        schema::ensure_there(path)?;
         let explain = |failure| fault::explain(path, &failure);
         let db = schema::open_reader(path).map_err(explain)?;
         schema::ensure_is_ours(&db, path)?;

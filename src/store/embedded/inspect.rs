@@ -22,13 +22,7 @@ impl Embedded {
     /// [`Error::Misconfigured`] if there is no such file, it is of another version, or, for a
     /// repair, a running delayd has it.
     pub fn open_for_check(params: Params, repair: bool) -> Result<Self> {
-        schema::ensure_no_folder(&params.path)?;
-        if !params.path.is_file() {
-            return Err(Error::Misconfigured(format!(
-                "there is no store at {}",
-                params.path.display()
-            )));
-        }
+        schema::ensure_there(&params.path)?;
         if repair {
             let disk = space::Params::of(&params.path, params.reserve);
             let opened = Self::open_on(disk, params.clock, super::PushLeases::Go);

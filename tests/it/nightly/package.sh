@@ -148,7 +148,8 @@ grep -Fx 'retry_after_max = "16m"' $settings
 
 : 'A copy, made beside the service, can be restored.'
 install -d -o delayd -m 0700 /backup
-test "$(exit_code sudo -u nobody delayd backup /tmp/backup.db --config $settings)" = 78
+test "$(exit_code sudo -u nobody delayd backup /tmp/b.db --set store.embedded.path=$store)" = 78
+grep -F 'run this as the user that runs delayd' /tmp/said
 sed -i '/^x-tenant/d' $settings
 sudo -u delayd delayd backup /backup/delayd.db --config $settings
 call add '{"topic":"b","delay":"1h","key":"too late","content":{}}'

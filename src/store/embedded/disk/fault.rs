@@ -87,6 +87,12 @@ pub(crate) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
         _ if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
             Error::Unavailable(format!("the disk failed while {path} was opened: {failure}"))
         }
+        _ if failure.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {
+            Error::Misconfigured(format!(
+                "cannot open the store {path}: {failure}; the user that runs this must be able to \
+                 write to the file and its folder"
+            ))
+        }
         _ => Error::Misconfigured(format!("cannot open the store {path}: {failure}")),
     }
 }

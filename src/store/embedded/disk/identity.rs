@@ -21,10 +21,7 @@ pub(crate) fn read(db: &Connection) -> rusqlite::Result<StoreId> {
 /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise those of
 /// SQLite.
 pub(crate) fn replace(path: &Path) -> Result<(StoreId, StoreId)> {
-    schema::ensure_no_folder(path)?;
-    if !path.is_file() {
-        return Err(Error::Misconfigured(format!("there is no store at {}", path.display())));
-    }
+    schema::ensure_there(path)?;
     let explain = |failure| fault::explain(path, &failure);
     let _lock = schema::lock(path).map_err(|error| match error {
         Error::Misconfigured(text) => Error::Misconfigured(format!(

@@ -15,7 +15,7 @@ use crate::store::{Error, FORMAT, Formats, Result};
 /// [`Error::Misconfigured`] if there is no such store, or this program does not know its format or
 /// schema.
 pub(crate) fn formats_of(path: &Path) -> Result<Formats> {
-    ensure_there(path)?;
+    schema::ensure_there(path)?;
     let db = schema::open_to_look(path)?;
     Ok(Formats::of(read(&db, path)?))
 }
@@ -27,7 +27,7 @@ pub(crate) fn formats_of(path: &Path) -> Result<Formats> {
 /// [`Error::Misconfigured`] if there is no such store, or a process has it open; otherwise those of
 /// SQLite.
 pub(crate) fn raise(path: &Path) -> Result<Formats> {
-    ensure_there(path)?;
+    schema::ensure_there(path)?;
     let _lock = schema::lock(path).map_err(|error| match error {
         Error::Misconfigured(text) => Error::Misconfigured(format!(
             "a store's format is raised while nothing has it open: {text}"
@@ -41,11 +41,4 @@ pub(crate) fn raise(path: &Path) -> Result<Formats> {
     // `delayd check` reads the file without its log.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(explain)?;
     Ok(before)
-}
-
-fn ensure_there(path: &Path) -> Result<()> {
-    match path.is_file() {
-        true => Ok(()),
-        false => Err(Error::Misconfigured(format!("there is no store at {}", path.display()))),
-    }
 }

@@ -43,6 +43,20 @@ pub(crate) fn ensure_no_folder(path: &Path) -> Result<()> {
     )))
 }
 
+/// Refuses a path at which there is no store, or whose folder may not be looked into.
+pub(crate) fn ensure_there(path: &Path) -> Result<()> {
+    ensure_no_folder(path)?;
+    let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let shown = shown.display();
+    match path.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Misconfigured(format!("there is no store at {shown}"))),
+        Err(error) => Err(Error::Misconfigured(format!(
+            "cannot look for a store at {shown}: {error}; run this as the user that runs delayd"
+        ))),
+    }
+}
+
 /// The error of a file in the place of the folder.
 pub(crate) fn no_folder(path: &Path) -> Error {
     Error::Misconfigured(format!(

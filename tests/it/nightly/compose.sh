@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Starts docker-compose.yml with an image of built programs, and adds tasks through nginx while an
-# instance and Redis are killed, and while the instances are restarted and one is recreated. Needs
+# instance and Redis are killed, and while the instances are restarted and then recreated. Needs
 # the Docker engine and the ports of the file. While it runs, the image "delayd" is another one.
 # Prints a table, and "compose: ok" if everything is as it should be.
 #
@@ -102,12 +102,15 @@ for service in delayd-1 delayd-2 delayd-1 delayd-2; do
     sleep 1
 done
 phase recreation
-before=$(compose ps -q delayd-1)
-compose up --detach --no-build --force-recreate --no-deps delayd-1 >&2
-[ "$(compose ps -q delayd-1)" != "$before" ]
-compose exec -T nginx nginx -s reload >&2
-within 60 all_ready
-sleep 2
+for service in delayd-1 delayd-2; do
+    before=$(compose ps -q $service)
+    compose up --detach --no-build --force-recreate --no-deps $service >&2
+    [ "$(compose ps -q $service)" != "$before" ]
+    within 60 ready 7799 && within 60 ready 7798
+    compose exec -T nginx nginx -s reload >&2
+    within 60 all_ready
+    sleep 2
+done
 touch "$work/end"
 wait "$load"
 

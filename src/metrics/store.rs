@@ -97,7 +97,7 @@ pub struct ServerFigures {
 /// What a Redis server says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerSaid {
-    /// Whether it keeps no append-only file.
+    /// Whether a crash of it may lose any of its tasks.
     pub is_volatile: bool,
     /// The bytes of memory that it uses.
     pub memory: u64,
@@ -337,7 +337,7 @@ const SERVER_GAUGES: [(&str, &str, ServerFigure); 4] = [
     ),
     (
         "store_volatile",
-        "Whether the Redis server keeps no append-only file, so that tasks are lost when it stops: \
+        "Whether the Redis server does not sync its tasks to disk each second, or forbids CONFIG: \
          1, or 0; absent with the embedded store",
         |server| server.said.map(|said| said.is_volatile.into()),
     ),

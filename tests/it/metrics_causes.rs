@@ -188,6 +188,10 @@ async fn what_a_redis_says_of_its_file_and_its_memory_is_shown() {
         assert_eq!(value(&delayd, &of("memory_limit_bytes")).await, f64::from(100 << 20));
         let used = value(&delayd, &of("memory_bytes")).await;
         assert!(used > f64::from(100 << 10) && used < f64::from(100 << 20), "{used}");
+        // It is asked every ten seconds.
+        redis.command(&["SETRANGE", "large", &(10 << 20).to_string(), "x"]);
+        let grows = async || value(&delayd, &of("memory_bytes")).await > used + f64::from(10 << 20);
+        assert!(poll::until(grows).await, "delayd shows the memory of its start");
     }
 }
 

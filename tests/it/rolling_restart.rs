@@ -194,10 +194,15 @@ async fn nginx_repeats_only_what_was_certainly_not_stored() {
     }
 
     // What the second one says is true of the second one only.
-    for first in [refusal("unknown"), without_answer()] {
+    let too_fast = || Answer::Status(429);
+    for (first, second) in [
+        (refusal("unknown"), refusal("no")),
+        (without_answer(), refusal("no")),
+        (without_answer(), too_fast()),
+    ] {
         let instances = answering(move |number| match number {
             0 => first.clone(),
-            _ => refusal("no"),
+            _ => second.clone(),
         })
         .await;
         let said = with_key(&instances, Some("k")).await;

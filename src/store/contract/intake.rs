@@ -25,7 +25,8 @@ contract! {
 pub fn warning_of(durability: Durability) -> Option<&'static str> {
     let is_lost = durability == Durability::Volatile;
     is_lost.then_some(
-        "Redis keeps no append-only file: tasks are lost when it stops (durability: volatile)",
+        "Redis does not sync its tasks to disk each second, or forbids CONFIG: a crash of it may \
+         lose tasks (durability: volatile)",
     )
 }
 

@@ -147,16 +147,16 @@ call pull '{"topic":"a"}' | grep -F '{\"number\":1}'
 grep -Fx 'retry_after_max = "16m"' $settings
 
 : 'A copy, made beside the service, can be restored.'
-install -d -o delayd -m 0700 /backup
+install -d -o delayd -m 0700 /var/backups/delayd
 test "$(exit_code sudo -u nobody delayd backup /tmp/b.db --set store.embedded.path=$store)" = 78
 grep -F 'run this as the user that runs delayd' /tmp/said
 sed -i '/^x-tenant/d' $settings
-sudo -u delayd delayd backup /backup/delayd.db --config $settings
+sudo -u delayd delayd backup /var/backups/delayd/delayd.db --config $settings
 call add '{"topic":"b","delay":"1h","key":"too late","content":{}}'
 systemctl stop delayd
 mv /var/lib/delayd/data /var/lib/delayd/old
 install -d -o delayd -g delayd -m 0700 /var/lib/delayd/data
-install -o delayd -g delayd -m 0600 /backup/delayd.db /var/lib/delayd/data/
+install -o delayd -g delayd -m 0600 /var/backups/delayd/delayd.db /var/lib/delayd/data/
 systemctl start delayd
 delayd get b --key later
 if delayd get b --key 'too late'; then exit 1; fi

@@ -72,29 +72,34 @@ impl Drop for PanicGuard<'_> {
 /// The meaning of a failure at the start. Only a failure that no restart can fix is an error of the
 /// configuration.
 pub(crate) fn explain(path: &Path, failure: &rusqlite::Error) -> Error {
-    let path = path.display();
+    let at = path.display();
     if failure.sqlite_error_code() == Some(ErrorCode::NotADatabase) {
         return Error::Misconfigured(format!(
-            "{path} is no store of delayd: name another file in store.embedded.path"
+            "{at} is no store of delayd: name another file in store.embedded.path"
         ));
     }
     match translate(failure) {
-        Error::Full(reason) => Error::Full(format!("no room to open {path}: {reason}")),
+        Error::Full(reason) => Error::Full(format!("no room to open {at}: {reason}")),
         Error::Corrupt(reason) => Error::Corrupt(format!(
-            "{path} is damaged ({reason}): restore a backup, or move it away with its -wal and \
+            "{at} is damaged ({reason}): restore a backup, or move it away with its -wal and \
                 start with a new one"
         )),
         _ if failure.sqlite_error_code() == Some(ErrorCode::SystemIoFailure) => {
-            Error::Unavailable(format!("the disk failed while {path} was opened: {failure}"))
+            Error::Unavailable(format!("the disk failed while {at} was opened: {failure}"))
         }
-        _ if failure.sqlite_error_code() == Some(ErrorCode::CannotOpen) => {
-            Error::Misconfigured(format!(
-                "cannot open the store {path}: {failure}; the user that runs this must be able to \
-                 write to the file and its folder"
-            ))
-        }
-        _ => Error::Misconfigured(format!("cannot open the store {path}: {failure}")),
+        _ => cannot_open(path, failure),
     }
+}
+
+/// The error of a file that exists and cannot be opened.
+pub(crate) fn cannot_open(path: &Path, failure: &rusqlite::Error) -> Error {
+    let advice = match failure.sqlite_error_code() {
+        Some(ErrorCode::CannotOpen) => {
+            "; look at the owner and the mode of the file and its folder"
+        }
+        _ => "",
+    };
+    Error::Misconfigured(format!("cannot open the store {}: {failure}{advice}", path.display()))
 }
 
 /// The meaning of a failure for a caller of the store. Must be called on the thread that met it,

@@ -10,6 +10,7 @@
 //! A file of another program is refused before anything in it is changed.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use include_dir::{Dir, include_dir};
@@ -17,7 +18,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rusqlite_migration::{MigrationDefinitionError, Migrations};
 
-use super::fault::{explain, translate};
+use super::fault::{cannot_open, explain, translate};
 use super::format;
 use crate::store::embedded::sql::{self, only};
 use crate::store::{Error, Result};
@@ -48,12 +49,14 @@ pub(crate) fn ensure_there(path: &Path) -> Result<()> {
     ensure_no_folder(path)?;
     let shown = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let shown = shown.display();
-    match path.try_exists() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Error::Misconfigured(format!("there is no store at {shown}"))),
-        Err(error) => Err(Error::Misconfigured(format!(
-            "cannot look for a store at {shown}: {error}; run this as the user that runs delayd"
-        ))),
+    match path.metadata() {
+        Ok(found) if found.is_file() => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Err(Error::Misconfigured(format!(
+                "cannot look for a store at {shown}: {error}; run this as the user that runs delayd"
+            )))
+        }
+        _ => Err(Error::Misconfigured(format!("there is no store at {shown}"))),
     }
 }
 
@@ -141,9 +144,7 @@ pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
 /// Opens a file of this version for reading. Changes nothing, and may run beside a delayd that has
 /// it.
 pub(crate) fn open_to_look(path: &Path) -> Result<Connection> {
-    let explain = |error: rusqlite::Error| {
-        Error::Misconfigured(format!("cannot open the store {}: {error}", path.display()))
-    };
+    let explain = |error: rusqlite::Error| cannot_open(path, &error);
     let db = open_reader(path).map_err(explain)?;
     let stored: i64 =
         db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(explain)?;

@@ -132,16 +132,17 @@ async fn a_request_on_its_way_when_the_shutdown_comes_is_answered() {
     server.serving.await.unwrap();
 }
 
-/// They were reset with the listener. The test blocks the runtime's only thread, so the server
-/// finds them after the time for the last connections is over.
+/// They were reset with the listener. The test connects without giving up the runtime's only
+/// thread, so the server finds them after the time for the last connections is over.
 #[tokio::test]
 async fn connections_in_the_accept_queue_are_served_at_the_end() {
     let server =
         start(hello(), ServerParams { drain: Duration::from_secs(60), ..ServerParams::default() })
             .await;
+    tokio::time::pause();
     server.shutdown.send(()).unwrap();
     // The server's time begins.
-    tokio::time::sleep(LAST_CALL / 5).await;
+    tokio::task::yield_now().await;
     let queued: Vec<_> = (0..3)
         .map(|_| {
             let mut stream = std::net::TcpStream::connect(server.address).unwrap();
@@ -150,7 +151,8 @@ async fn connections_in_the_accept_queue_are_served_at_the_end() {
             TcpStream::from_std(stream).unwrap()
         })
         .collect();
-    std::thread::sleep(LAST_CALL);
+    tokio::time::advance(LAST_CALL * 2).await;
+    tokio::time::resume();
     for mut stream in queued {
         read_answer(&mut stream).await;
     }
